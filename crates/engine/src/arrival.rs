@@ -203,6 +203,7 @@ impl Split<'_> {
         if let Some(heard) = told.shims {
             self.hear_of_shims(cx, from, heard);
         }
+        self.exchange_adverts(cx, from, told.link);
         (told.runs.blocks(s.ack), told.arrived)
     }
 
@@ -332,6 +333,9 @@ impl Split<'_> {
             }
             link.note_losses(happened.delivered_bytes, happened.lost_bytes);
             link.reckon_with_losses();
+            if s.payload_len == 0 && !downstream.is_marked() {
+                link.recognise(now, &happened.of_link(), happened.lost_bytes > 0);
+            }
             let host = (!downstream.is_marked()).then(|| self.legs.get(from).addr);
             cx.links.hear_ack(now, out, (arrived, host), &happened.of_link());
         }

@@ -242,7 +242,7 @@ impl Hosts<'_> {
             (None, Some(from)) => {
                 let over = from.rtt_in_force().max(measured(to.other()));
                 let behind = measured(to).unwrap_or_default();
-                from.rate_in_bps().zip(over.map(|over| over + behind))
+                from.brings_bps().zip(over.map(|over| over + behind))
             }
             (None, None) => None,
         };

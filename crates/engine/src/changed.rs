@@ -35,6 +35,8 @@ pub enum Changed {
     Rate(Way),
     /// This link carries another rate than it did.
     Carried(Way),
+    /// This link brings more or less than was known.
+    Brings(Way),
     /// Relays may hold more or less.
     RelayBytes,
     /// Draining has ended, complete or not.
@@ -47,6 +49,9 @@ impl Split<'_> {
         match changed {
             Changed::Back { now, way, all_lost } => return self.restart_legs(now, way, all_lost),
             Changed::Asks(to, question) => self.relays.get_mut(to.other()).tx.ask_link(question),
+            Changed::Brings(way) => {
+                self.each_out(|out| out == way, |split, _| split.limit_relays(config, links));
+            }
             Changed::RelayBytes => self.limit_relays(config, links),
             Changed::DrainEnded => self.keep_hold(),
             Changed::LeftAlone(way) => self.each_out(|out| out == way, Self::leave_alone),

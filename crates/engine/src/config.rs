@@ -252,7 +252,7 @@ pub enum Copies {
 /// 5.2.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum AckFilter {
-    /// Where the link is declared to bring fifty times as much as it takes, or more.
+    /// Where the link is known to bring fifty times as much as it takes, or more.
     #[default]
     Auto,
     /// Always.
@@ -265,18 +265,25 @@ pub enum AckFilter {
 /// this they may have to wait.
 const STARVED_PARTS: u64 = 50;
 
+impl AckFilter {
+    /// Of a link that takes so many bits per second, and brings so many, as far as that is known.
+    #[must_use]
+    pub fn filters(self, rate_bps: Option<u64>, rate_in_bps: Option<u64>) -> bool {
+        match self {
+            Self::On => true,
+            Self::Off => false,
+            Self::Auto => {
+                rate_bps.zip(rate_in_bps).is_some_and(|(out, back)| out.saturating_mul(STARVED_PARTS) <= back)
+            }
+        }
+    }
+}
+
 impl Link {
     /// Of forwarded acknowledgements that wait for it only the newest are kept.
     #[must_use]
     pub fn filters_acks(&self) -> bool {
-        match self.ack_filter {
-            AckFilter::On => true,
-            AckFilter::Off => false,
-            AckFilter::Auto => self
-                .rate_bps
-                .zip(self.rate_in_bps)
-                .is_some_and(|(out, back)| out.saturating_mul(STARVED_PARTS) <= back),
-        }
+        self.ack_filter.filters(self.rate_bps, self.rate_in_bps)
     }
 }
 

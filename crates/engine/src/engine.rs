@@ -174,7 +174,7 @@ impl Engine {
     ) -> Outcome {
         self.challenges.refill(now);
         if let Some(link) = self.links.at_mut(via) {
-            link.count(s, &packet);
+            link.count(now, s, &packet);
         }
         let domain = self.domain(via);
         let (key, from_low) = Key::new(domain, (s.ip.src, s.src_port), (s.ip.dst, s.dst_port));

@@ -18,6 +18,7 @@
 mod ack_policy;
 pub mod ack_ration;
 mod admission;
+mod adverts;
 mod ahead;
 mod arrival;
 mod arrivals;

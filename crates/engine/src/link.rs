@@ -1,5 +1,6 @@
 //! The declared links: what is known of each stands in one place, and so does what follows from it.
 
+mod advertised;
 mod answers;
 mod budget;
 mod change;
@@ -13,6 +14,7 @@ mod memory;
 mod meter;
 mod packet_time;
 mod pairs;
+mod recognised;
 mod returns;
 mod round_trip;
 mod shares;
@@ -42,6 +44,7 @@ pub use shims::{Passage, Shims};
 pub use silence::Expired;
 pub use starved::{Sizes, Wanted};
 pub use state::{Evidence, State, Witness};
+pub use way_back::RateIn;
 
 use budget::Budget;
 use copies::CopyBudget;
@@ -52,6 +55,7 @@ use meter::Meter;
 use pairs::Pairs;
 use round_trip::RoundTrip;
 use silence::{Probe, Silence};
+use way_back::WayIn;
 
 /// A link delivers while it has told of something within its round trip, or within this where that
 /// is shorter: a gateway acknowledges about twelve times a second where little comes in.
@@ -69,16 +73,16 @@ pub struct Link {
     budget: Budget,
     /// What relays into all links together may hold.
     pool_bytes: usize,
-    /// The rate at the other end, as the operator says; `None`: the same as here.
-    rate_in_bps: Option<u64>,
+    /// What it brings.
+    way_in: WayIn,
+    /// As the operator says: both directions take turns.
+    is_half_duplex: bool,
     clients: Clients,
     /// As the operator says.
     declared_rtt: Option<Duration>,
     /// The smallest round trip of any connection over it of late, for where nobody has said one.
     measured_rtt: Option<Duration>,
     overhead_bytes: u32,
-    /// Both directions share one medium.
-    is_half_duplex: bool,
     oversize: Oversize,
     initial_window: InitialWindow,
     unfair_window_bytes: Option<u64>,
@@ -365,8 +369,8 @@ impl Link {
             declared_rtt: declared.rtt,
             measured_rtt: None,
             overhead_bytes: declared.overhead_bytes,
+            way_in: WayIn::new(declared.rate_in_bps),
             is_half_duplex: declared.is_half_duplex,
-            rate_in_bps: declared.rate_in_bps,
             oversize: declared.oversize,
             initial_window: declared.leg.initial_window,
             unfair_window_bytes: declared.leg.unfair_window_bytes,
@@ -506,26 +510,6 @@ impl Link {
         self.pace.source().declared_bps().is_some()
     }
 
-    /// Round-trip time: as the operator says, else as estimated, else as measured.
-    #[must_use]
-    pub fn rtt_in_force(&self) -> Option<Duration> {
-        self.declared_rtt.or(self.pace.source().estimate().map(|e| e.rtt)).or(self.measured_rtt)
-    }
-
-    /// Round-trip time as the operator says.
-    #[must_use]
-    pub fn declared_rtt(&self) -> Option<Duration> {
-        self.declared_rtt
-    }
-
-    /// What has been measured of late is in force from now on.
-    pub(crate) fn follow_rtt(&mut self) {
-        let measured = self.measured_rtt();
-        if core::mem::replace(&mut self.measured_rtt, measured) != measured {
-            self.follow();
-        }
-    }
-
     /// Bytes that the link layer adds to a packet.
     #[must_use]
     pub fn overhead_bytes(&self) -> u32 {
@@ -550,8 +534,8 @@ impl Link {
     }
 
     /// A TCP packet came in.
-    pub(crate) fn count(&mut self, s: &TcpSegment, packet: &PacketBuf) {
-        self.meter.count(s, packet);
+    pub(crate) fn count(&mut self, now: Instant, s: &TcpSegment, packet: &PacketBuf) {
+        self.meter.count(now, s, packet);
     }
 
     /// What a segment that has just come in leaves to be told.
@@ -571,17 +555,6 @@ impl Link {
     /// It has been told.
     pub(crate) fn note_reported(&mut self, now: Instant) {
         self.meter.told(now, self.patience());
-    }
-
-    /// A connection has measured its leg: the link, and what lies behind it.
-    pub(crate) fn note_rtt(&mut self, now: Instant, rtt: Duration) {
-        self.round_trip.note(now, rtt);
-    }
-
-    /// The smallest RTT of any connection of late.
-    #[must_use]
-    pub fn measured_rtt(&self) -> Option<Duration> {
-        self.round_trip.smallest()
     }
 
     /// A gateway has been heard at the far end.
@@ -691,7 +664,7 @@ mod tests {
             let mut links = links(rate_bps);
             let link = links.at_mut(SAT).unwrap();
             link.note_reported(at(1_000));
-            link.meter.receive(12_000);
+            link.meter.receive(at(1_010), 12_000);
             link.is_report_due(at(1_020), ms(250), ms(20))
         };
         assert!(is_early(None) && !is_early(Some(8_000_000)));

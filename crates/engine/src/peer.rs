@@ -4,6 +4,7 @@
 //! over a declared link, and in segments that come in by one; elsewhere it is a stranger's, and is
 //! taken out before the segment goes on.
 
+mod advert;
 mod frame;
 mod hello;
 mod introduction;
@@ -12,6 +13,7 @@ mod v1;
 
 use farlink_wire::{FARLINK_DATA, FarlinkOption, PacketBuf, Parsed, edit, parse};
 
+pub use advert::{Advert, Source};
 pub use hello::{Capability, Hello, Identity};
 pub use introduction::Introduction;
 pub use message::{Arrived, Message, TOLD_WINDOW_MAX, WINDOW_UNIT};

@@ -78,7 +78,7 @@ impl Engine {
         }
     }
 
-    /// Both directions of a link share one medium from now on, or no longer.
+    /// Both directions of a link take turns, or not: the gateway at its other end hears it.
     pub fn set_half_duplex(&mut self, way: Way, is_half_duplex: bool) {
         if let Some(link) = self.links.get_mut(way) {
             link.set_half_duplex(is_half_duplex);
@@ -177,6 +177,14 @@ impl Engine {
     pub fn follow_link_rtt(&mut self, way: Way) {
         if let Some(link) = self.links.get_mut(way) {
             link.follow_rtt();
+        }
+    }
+
+    /// What a link brings may have been told, or found out, since this was last called: open
+    /// connections go by it from now on.
+    pub fn follow_link_rate_in(&mut self, way: Way) {
+        if self.links.get_mut(way).is_some_and(Link::is_rate_in_news) {
+            self.tell_all(Changed::Brings(way));
         }
     }
 

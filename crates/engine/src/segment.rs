@@ -16,7 +16,7 @@ use crate::leg::Leg;
 use crate::link::PairId;
 use crate::net::Way;
 use crate::pair::stamp;
-use crate::peer::{Arrived, Capability, Hello, Message};
+use crate::peer::{Advert, Arrived, Capability, Hello, Message};
 use crate::promise::Promise;
 use crate::ready::{Turn, Wants, What};
 use crate::relay::Relay;
@@ -354,6 +354,7 @@ impl Split<'_> {
             told_delay,
             far: inbound.far_acked(),
             arrived,
+            advert: self.advert_to_tell(cx, to),
             said,
             shims: self.shims_to_tell(cx, to).filter(|_| pure),
         })
@@ -390,6 +391,10 @@ impl Split<'_> {
             if let Some(link) = cx.links.at_mut(dst.via) {
                 link.note_reported(cx.now);
             }
+        }
+        let advert = message.and_then(|m| m.link).zip(dst.peer.hello());
+        if let (Some((advert, hello)), Some(link)) = (advert, cx.links.get_mut(dst.out)) {
+            link.note_advertised(cx.now, hello.identity, advert);
         }
         rx.ack_held_back = rx.rcv_nxt(&inbound.buffer).after(word.ack);
         if dst.peer.is_heard() && inbound.buffer.is_empty() && rx.far_told != Some(word.far) {
@@ -525,6 +530,8 @@ struct Word {
     told_delay: Duration,
     far: SeqNum,
     arrived: Option<Arrived>,
+    /// What is known of the link.
+    advert: Option<Advert>,
     /// How fast the segment is sent, and what came of the wishes of others.
     said: Said,
     /// How many segments with XCP's own header have come.
@@ -554,6 +561,7 @@ impl Word {
             soft_window_bytes: self.soft_window,
             arrived: self.arrived,
             shims: self.shims,
+            link: self.advert,
             ..Message::default()
         };
         if self.pure && self.tells_runs && (inbound.buffer.has_early() || self.held.is_some()) {
@@ -579,7 +587,8 @@ impl Word {
         let room = full.header_bytes(to, self.marks_padding) <= room_bytes;
         let told = if self.pure { sack_blocks < 2 || news || opens } else { news && room };
         let Self { arrived, shims, .. } = *self;
-        let message = if told { full } else { Message { arrived, shims, ..Message::default() } };
+        let link = self.advert.filter(|_| self.pure);
+        let message = if told { full } else { Message { arrived, shims, link, ..Message::default() } };
         message.fit(to, body_bytes)
     }
 }

@@ -7,7 +7,7 @@ use farlink_wire::Duration;
 use farlink_wire::quantity::{self, Bare};
 use farlink_wire::shim::SHIM_PROTOCOL;
 
-use crate::config::{self, Rate};
+use crate::config::{self, Rate, Rates};
 
 macro_rules! after_help {
     ($lab:literal) => {
@@ -89,6 +89,7 @@ pub enum Command {
     #[command(after_help = "Examples:
   farlink run --config /etc/farlink/farlink.toml
   farlink run --link sat0 --rate '8 Mbit/s'
+  farlink run --link sat0 --rate 8M/32k       8 Mbit/s out of sat0, 32 kbit/s in by it
   farlink run --link sat0 --interface lan0 --log debug
 
 Logs go to stderr. SIGTERM (or ^C) drains: nothing new is split, what is held is delivered, then the connections go on
@@ -238,9 +239,14 @@ pub struct RunArgs {
     /// bounded time, and may be dropped
     #[arg(short, long = "link", value_name = "IFACE")]
     pub links: Vec<String>,
-    /// Rate of what leaves by the interfaces named by --link, in IP packets, such as '8 Mbit/s'
-    #[arg(short, long, value_name = "RATE", requires = "links")]
-    pub rate: Option<Rate>,
+    /// Rate of what leaves by the interfaces named by --link, in IP packets, such as '8 Mbit/s'.
+    /// With a second one after a `/`, as in 8M/32k, that is the rate of what comes in by them
+    #[arg(short, long, value_name = "OUT[/IN]", requires = "links")]
+    pub rate: Option<Rates>,
+    /// Rate of what comes in by the interfaces named by --link, where it is another one than
+    /// --rate: a gateway at the other end advertises it, too
+    #[arg(long, value_name = "RATE", requires = "links")]
+    pub rate_in: Option<Rate>,
     /// Divert forwarded TCP that comes in by this interface, or by all of a pattern such as 'wan*'
     /// (and by no other that is not named)
     #[arg(short, long = "interface", value_name = "IFACE")]
@@ -556,6 +562,9 @@ mod tests {
         for line in [
             "farlink run --config F --link a --link b --interface c --socket /s",
             "farlink run --link sat0 --rate 8Mbit/s",
+            "farlink run --link sat0 --rate 8M/32k",
+            "farlink run --link sat0 --rate 8M --rate-in 32k",
+            "farlink run --link sat0 --rate-in 32k",
             "farlink status --json",
             "farlink flows --json --socket /run/x.sock",
             "farlink set link.sat0.rate_bps 6000000",
@@ -573,7 +582,11 @@ mod tests {
         ] {
             Cli::try_parse_from(line.split(' ')).unwrap_or_else(|e| panic!("{line}: {e}"));
         }
-        assert!(Cli::try_parse_from(["farlink", "run", "--rate", "8 Mbit/s"]).is_err());
+        for wrong in
+            [&["--rate", "8 Mbit/s"][..], &["--rate-in", "32k"], &["--link", "a", "--rate", "8M/fast"]]
+        {
+            assert!(Cli::try_parse_from(["farlink", "run"].iter().chain(wrong)).is_err(), "{wrong:?}");
+        }
         for seconds in ["0", "0.5s", "1.5", "11min", "soon", "-1"] {
             let line = ["farlink", "check", &format!("--seconds={seconds}")];
             let wrong = Cli::try_parse_from(line).unwrap_err().to_string();

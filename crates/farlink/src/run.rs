@@ -74,9 +74,15 @@ pub fn run_with(
 }
 
 fn configured(args: &RunArgs) -> Result<Settings> {
+    let back = args.rate.and_then(|rates| rates.back);
+    anyhow::ensure!(
+        back.is_none() || args.rate_in.is_none(),
+        "the rate in is given twice, after the `/` of --rate and by --rate-in; allowed: one of them"
+    );
     let quick = Quick {
         links: args.links.clone(),
-        rate: args.rate,
+        rate: args.rate.map(|rates| rates.out),
+        rate_in: args.rate_in.or(back),
         interfaces: args.interfaces.clone(),
         socket: args.socket.clone(),
         method: args.divert,

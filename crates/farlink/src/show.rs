@@ -386,7 +386,12 @@ fn rate_of(link: &Value) -> String {
         (carries, declared) => format!("{} (declared {})", view::rate(carries), view::rate(declared)),
     };
     let is_another = queue_bps > 0 && queue_bps.abs_diff(rate_bps) > rate_bps / 100;
-    if is_another { format!("{rate}, queue {}", view::rate(queue_bps)) } else { rate }
+    let rate = if is_another { format!("{rate}, queue {}", view::rate(queue_bps)) } else { rate };
+    // What the operator has declared he knows.
+    match (number(link, "/rate_in_bps"), text(link, "/rate_in_source").as_str()) {
+        (bps, source @ ("told" | "found")) if bps > 0 => format!("{rate}, in {} ({source})", view::rate(bps)),
+        _ => rate,
+    }
 }
 
 /// The profile, while it is on.

@@ -319,6 +319,7 @@ impl Gateway {
             link.meter(now, net);
             let way = link.way();
             self.engine.follow_link_rtt(way);
+            self.engine.follow_link_rate_in(way);
             let news = self.engine.links().get(way).and_then(|known| link.follow_rate(now, known));
             if let Some(news) = news {
                 self.engine.apply(now, way, news);

@@ -2,8 +2,8 @@
 //! bytes.
 
 use farlink_egress::{Class, Config as EgressConfig, Egress, GroupId, Lane};
-use farlink_engine::config::{self, Config, Interface, Weights, XcpWeights};
-use farlink_engine::link::{Change, Link, LinkReport, Pace, PairId, State, Witness};
+use farlink_engine::config::{self, AckFilter, Config, Interface, Weights, XcpWeights};
+use farlink_engine::link::{Change, Link, LinkReport, Pace, PairId, State, UNKNOWN_RATE_CC, Witness};
 use farlink_engine::net::{IfaceId, LinkId, Way};
 use farlink_engine::status::Load;
 use farlink_engine::{Pulled, ReadyId, Wants};
@@ -69,7 +69,7 @@ pub struct LinkQueue {
     refused: u64,
     /// The rate of the link; `None`: not known. The queue has what others leave of it.
     rate_bps: Option<u64>,
-    /// What comes back over the link, where somebody has said it.
+    /// What comes back over the link, as far as that is known.
     rate_in_bps: Option<u64>,
     /// The rate as it is seen.
     rate: LinkRate,
@@ -87,6 +87,8 @@ pub struct LinkQueue {
     shim: Option<u8>,
     /// Of forwarded acknowledgements that wait only the newest are kept.
     filters_acks: bool,
+    /// Whether that is so.
+    ack_filter: AckFilter,
     /// How many others were dropped.
     acks_filtered: u64,
     /// Acknowledgements to gateways have a group of their own.
@@ -149,6 +151,7 @@ impl LinkQueue {
             router,
             shim: link.xcp_shim,
             filters_acks: link.filters_acks(),
+            ack_filter: link.ack_filter,
             acks_filtered: 0,
             rations_acks,
         };
@@ -461,6 +464,13 @@ impl LinkQueue {
         if self.egress.config().rtt != rtt {
             self.egress.set_rtt(rtt);
         }
+        let brings = known.rate_in_bps();
+        if core::mem::replace(&mut self.rate_in_bps, brings) != brings {
+            self.filters_acks = self.ack_filter.filters(self.rate_bps, brings);
+            self.follow_aqm();
+            // Acknowledgements were late by the way back: what they showed of the rate is void.
+            self.forget_correction(now, known.pace());
+        }
         if self.others.follow(now, &mut self.egress) {
             self.follow_aqm();
         }
@@ -470,6 +480,15 @@ impl LinkQueue {
             self.set_rate(now, sending_bps);
         }
         self.rate.news(now)
+    }
+
+    /// Nothing is known of what a link of declared rate carries beside what is declared.
+    fn forget_correction(&mut self, now: Instant, pace: Pace) {
+        if pace.source().declared_bps().is_some() {
+            let is_own = !self.is_half_duplex && self.router.is_none();
+            self.rate.follow(now, pace.with_controller(Some(UNKNOWN_RATE_CC)), is_own);
+            self.rate.follow(now, pace, is_own);
+        }
     }
 
     /// When [`Self::follow_rate`] or the queue wants attention.
@@ -550,6 +569,8 @@ impl LinkQueue {
             beside_bytes: self.beside.total().bytes,
             declared_bps: known.and_then(|known| known.pace().source().declared_bps()).unwrap_or(0),
             estimated_bps: self.rate.found_bps(),
+            rate_in_bps: known.and_then(Link::rate_in_bps).unwrap_or(0),
+            rate_in_source: known.and_then(Link::rate_in).map(|known| known.source.name()),
             carried: self.kinds.named().collect(),
             xcp_capacity_bps: self.router.as_ref().and_then(XcpQueue::capacity_bps).unwrap_or(0),
             rtt_us: rtt.map_or(0, |rtt| u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX)),

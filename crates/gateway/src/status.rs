@@ -63,6 +63,10 @@ pub struct LinkStatus {
     /// What the link carries by the reports of the gateway at its other end, bit/s; 0 when nothing
     /// is known yet, or it carries what the operator has said.
     pub estimated_bps: u64,
+    /// What it brings, bit/s, as far as that is known; 0: not.
+    pub rate_in_bps: u64,
+    /// Whence that is known: `declared`, `told` by the gateway at its other end, or `found`.
+    pub rate_in_source: Option<&'static str>,
     /// What its queue sends at now, bit/s: the rate in force without `beside_bps`. 0: as fast as it
     /// gets.
     pub queue_bps: u64,

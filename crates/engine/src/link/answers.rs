@@ -104,14 +104,14 @@ impl Link {
     /// Hosts send much by the other direction, or have until just now: acknowledgements wait behind
     /// that, and not for the link in this one.
     fn is_way_back_busy(&mut self, now: Instant) -> bool {
+        let brings_bps = self.rate_in_bps().or(self.pace.source().declared_bps()).unwrap_or(u64::MAX);
         let WayBack { looked_at, received_bytes, busy_until } = &mut self.way_back;
         let time = now.since(*looked_at);
         if time >= LOOK {
             let received = self.meter.received_bytes();
             let bits = u128::from(received.wrapping_sub(*received_bytes)) * 8;
-            let carries_bps = self.rate_in_bps.or(self.pace.source().declared_bps()).unwrap_or(u64::MAX);
             // A fresh look says nothing yet, and a long one is an average.
-            if bits * 1_000_000_000 > u128::from(carries_bps / BUSY_PARTS) * time.as_nanos() {
+            if bits * 1_000_000_000 > u128::from(brings_bps / BUSY_PARTS) * time.as_nanos() {
                 *busy_until = now + BUSY_FOR;
             }
             (*looked_at, *received_bytes) = (now, received);

@@ -23,6 +23,45 @@ pub struct Meter {
     told_bytes: u64,
     /// Reports that still come early.
     early: u8,
+    fastest: Fastest,
+}
+
+/// What is seen to come in is looked at over so long: what a queue lets go at once says nothing.
+const LOOK: Duration = Duration::from_secs(1);
+/// The most of the last one to two of these counts.
+const LATELY: Duration = Duration::from_secs(300);
+
+/// The most that has come in.
+#[derive(Clone, Copy, Debug, Default)]
+struct Fastest {
+    since: Instant,
+    bytes: u64,
+    /// Bits per second: in this span of time, and in the one before.
+    most_bps: [u64; 2],
+    span_since: Instant,
+}
+
+impl Fastest {
+    fn receive(&mut self, now: Instant, bytes: u32) {
+        let time = now.since(self.since);
+        if time >= LOOK {
+            let bps = u128::from(self.bytes) * 8_000_000_000 / time.as_nanos().max(1);
+            let [most, _] = &mut self.most_bps;
+            *most = (*most).max(u64::try_from(bps).unwrap_or(u64::MAX));
+            (self.since, self.bytes) = (now, 0);
+        }
+        if now.since(self.span_since) >= LATELY {
+            let [most, _] = self.most_bps;
+            (self.most_bps, self.span_since) = ([0, most], now);
+        }
+        // What ends the look began in it.
+        self.bytes += u64::from(bytes);
+    }
+
+    fn bps(&self) -> u64 {
+        let [one, other] = self.most_bps;
+        one.max(other)
+    }
 }
 
 impl Meter {
@@ -33,14 +72,20 @@ impl Meter {
     }
 
     /// A TCP packet came in: as many bytes as its segments had on the link, IP headers included.
-    pub fn count(&mut self, s: &TcpSegment, packet: &PacketBuf) {
+    pub fn count(&mut self, now: Instant, s: &TcpSegment, packet: &PacketBuf) {
         let payload_bytes = packet.len().saturating_sub(s.payload_offset);
-        self.receive(WireSize::of(s.payload_offset, payload_bytes, &packet.offload).bytes);
+        self.receive(now, WireSize::of(s.payload_offset, payload_bytes, &packet.offload).bytes);
     }
 
     /// So many bytes came in.
-    pub(super) fn receive(&mut self, bytes: u32) {
+    pub(super) fn receive(&mut self, now: Instant, bytes: u32) {
         self.received_bytes = self.received_bytes.wrapping_add(u64::from(bytes));
+        self.fastest.receive(now, bytes);
+    }
+
+    /// The most that has come in of late in a second, bits per second.
+    pub(super) fn fastest_bps(&self) -> u64 {
+        self.fastest.bps()
     }
 
     /// Bytes of TCP that have come in, modulo 2^64.
@@ -95,17 +140,30 @@ mod tests {
         assert!(!meter.is_due_early(at(1_000), ms(20)), "the first is due as ever");
         meter.told(at(1_000), silence);
         for n in 1..=3 {
-            meter.receive(11_999);
+            meter.receive(at(999 + 20 * n), 11_999);
             assert!(!meter.is_due_early(at(1_000 + 20 * n), ms(20)), "too little");
-            meter.receive(1);
+            meter.receive(at(999 + 20 * n), 1);
             assert!(meter.is_due_early(at(1_000 + 20 * n), ms(20)));
             assert!(!meter.is_due_early(at(999 + 20 * n), ms(20)), "too soon");
             meter.told(at(1_000 + 20 * n), silence);
         }
-        meter.receive(50_000);
+        meter.receive(at(1_100), 50_000);
         assert!(!meter.is_due_early(at(1_200), ms(20)), "enough of them");
         meter.told(at(2_000), silence);
-        meter.receive(12_000);
+        meter.receive(at(2_010), 12_000);
         assert!(meter.is_due_early(at(2_020), ms(20)), "after a silence");
+    }
+
+    #[test]
+    fn the_most_of_late_is_what_a_second_brought() {
+        let mut fastest = Fastest::default();
+        let mut each_10_ms = |from_s: u64, to_s: u64, bytes| {
+            (from_s * 100..to_s * 100).for_each(|n| fastest.receive(Instant::from_millis(n * 10), bytes));
+            fastest.bps()
+        };
+        assert_eq!(each_10_ms(0, 5, 100), 80_000);
+        assert_eq!(each_10_ms(5, 10, 40), 80_000);
+        assert_eq!(each_10_ms(10, 310, 40), 80_000, "the span before this one");
+        assert_eq!(each_10_ms(310, 700, 40), 32_000);
     }
 }

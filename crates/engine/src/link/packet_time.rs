@@ -88,11 +88,6 @@ fn small(number: u64) -> u32 {
 }
 
 impl Link {
-    /// Both directions share one medium from now on, or no longer.
-    pub(crate) fn set_half_duplex(&mut self, is_half_duplex: bool) {
-        self.is_half_duplex = is_half_duplex;
-    }
-
     /// How long the link may be silent and still deliver.
     pub(super) fn patience(&self) -> Duration {
         let packet = self.packet_time().of_segment(FULL_BYTES);
@@ -103,7 +98,7 @@ impl Link {
     #[must_use]
     pub fn packet_time(&self) -> PacketTime {
         let rates = (self.rate_in_force_bps(), self.rate_in_bps());
-        PacketTime::new(rates, self.overhead_bytes(), self.is_half_duplex)
+        PacketTime::new(rates, self.overhead_bytes(), self.is_half_duplex())
     }
 }
 

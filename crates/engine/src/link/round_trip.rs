@@ -1,6 +1,8 @@
-//! The smallest round trip of any connection over a link of late.
+//! The round trip of a link: as it is said, or the smallest of any connection of late.
 
 use farlink_wire::{Duration, Instant};
+
+use super::Link;
 
 /// It is the smallest of one to two of these: long enough for a pause of the link's users, short
 /// enough for a route of the link layer that has become longer.
@@ -27,6 +29,43 @@ impl RoundTrip {
     #[must_use]
     pub fn smallest(&self) -> Option<Duration> {
         self.now.into_iter().chain(self.before).min()
+    }
+}
+
+impl Link {
+    /// Round-trip time: as the operator says, else as estimated, else as measured, else as a
+    /// gateway at the other end says.
+    #[must_use]
+    pub fn rtt_in_force(&self) -> Option<Duration> {
+        self.declared_rtt
+            .or(self.pace.source().estimate().map(|e| e.rtt))
+            .or(self.measured_rtt)
+            .or(self.told_rtt())
+    }
+
+    /// Round-trip time as the operator says.
+    #[must_use]
+    pub fn declared_rtt(&self) -> Option<Duration> {
+        self.declared_rtt
+    }
+
+    /// What has been measured of late is in force from now on.
+    pub(crate) fn follow_rtt(&mut self) {
+        let measured = self.measured_rtt();
+        if core::mem::replace(&mut self.measured_rtt, measured) != measured {
+            self.follow();
+        }
+    }
+
+    /// A connection has measured its leg: the link, and what lies behind it.
+    pub(crate) fn note_rtt(&mut self, now: Instant, rtt: Duration) {
+        self.round_trip.note(now, rtt);
+    }
+
+    /// The smallest RTT of any connection of late.
+    #[must_use]
+    pub fn measured_rtt(&self) -> Option<Duration> {
+        self.round_trip.smallest()
     }
 }
 

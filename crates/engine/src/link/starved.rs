@@ -116,7 +116,7 @@ impl Link {
     #[must_use]
     pub fn acks_spared(&self, ack_bytes: u32) -> Duration {
         let micros = ACKS_SPARED * self.ack_bits(ack_bytes) * 1_000_000;
-        let return_bps = self.rate_in_bps.unwrap_or(0);
+        let return_bps = self.rate_in_tried_bps().unwrap_or(0);
         Duration::from_micros(micros.checked_div(return_bps).unwrap_or(0)).min(ACKS_WAIT_MAX)
     }
 
@@ -134,7 +134,7 @@ impl Link {
 
     /// Its rate and that of the other direction, bits per second, where that is starved.
     fn starved(&self) -> Option<(u64, u64)> {
-        let rates = (self.rate_in_force_bps()?, self.rate_in_bps?.max(1));
+        let rates = (self.rate_in_force_bps()?, self.rate_in_tried_bps()?.max(1));
         (rates.0 / rates.1 >= STARVED_PARTS).then_some(rates)
     }
 

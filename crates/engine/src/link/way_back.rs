@@ -1,20 +1,179 @@
 //! What a link brings, where that is another rate than it takes, and how soon answers come by it.
 
-use farlink_wire::Duration;
+use farlink_wire::{Duration, Instant};
 
-use super::Link;
+use super::advertised::Advertised;
+use super::recognised::{Came, Recogniser};
+use super::{Acknowledged, Link};
 use crate::ack_policy::AckPolicy;
 use crate::ack_ration;
+use crate::peer::{Advert, Identity, Source};
 
 /// Nothing waits longer for acknowledgements that take turns, however many flows there are.
 const ACKS_LATE_MAX: Duration = Duration::from_secs(10);
 
+/// A change by no more than this part of the rate (one over it) is for new connections only.
+const NEWS_PARTS: u64 = 16;
+
+/// How fast a link brings what comes in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RateIn {
+    /// Bits per second of IP packets.
+    pub bps: u64,
+    /// Whence that is known.
+    pub source: Source,
+    /// Since when; `None`: the operator declares it.
+    pub at: Option<Instant>,
+}
+
+/// What is known of that.
+#[derive(Debug)]
+pub struct WayIn {
+    /// As the operator says.
+    declared_bps: Option<u64>,
+    advertised: Advertised,
+    recogniser: Recogniser,
+    /// Bytes of TCP that had come in with the last pure acknowledgement.
+    received_bytes: u64,
+    /// What open connections go by, bits per second.
+    in_force_bps: Option<u64>,
+}
+
+impl WayIn {
+    /// Of a link of which the operator says this.
+    #[must_use]
+    pub fn new(declared_bps: Option<u64>) -> Self {
+        Self {
+            declared_bps,
+            advertised: Advertised::default(),
+            recogniser: Recogniser::default(),
+            received_bytes: 0,
+            in_force_bps: declared_bps,
+        }
+    }
+}
+
 impl Link {
-    /// Bits per second of IP packets that it brings: as the operator says, else as many as it
-    /// takes.
+    /// What it brings, by who knows best: the operator, the gateway at its other end, the
+    /// acknowledgements of hosts. What is not declared is no less than what has been seen to come.
+    #[must_use]
+    pub fn rate_in(&self) -> Option<RateIn> {
+        let declared = self.way_in.declared_bps.map(|bps| RateIn { bps, source: Source::Declared, at: None });
+        let told = || {
+            let heard = self.way_in.advertised.rate()?;
+            let bps = heard.advert.rate?.0.max(self.meter.fastest_bps());
+            Some(RateIn { bps, source: Source::Told, at: Some(heard.at) })
+        };
+        let found = || {
+            let (bps, at) = self.way_in.recogniser.found()?;
+            Some(RateIn { bps, source: Source::Found, at: Some(at) })
+        };
+        declared.or_else(told).or_else(found)
+    }
+
+    /// The same, bits per second of IP packets; `None`: nobody knows.
     #[must_use]
     pub fn rate_in_bps(&self) -> Option<u64> {
-        self.rate_in_bps.or(self.rate_in_force_bps())
+        self.rate_in().map(|known| known.bps)
+    }
+
+    /// The same for the size of segments, which may try whether it is so.
+    pub(super) fn rate_in_tried_bps(&self) -> Option<u64> {
+        self.rate_in_bps().or(self.way_in.recogniser.suspected_bps())
+    }
+
+    /// A pure acknowledgement of a host has come over it: the way back may be full of such.
+    pub(crate) fn recognise(&mut self, now: Instant, of: &Acknowledged, lost: bool) {
+        let received_bytes = self.meter.received_bytes();
+        let before = core::mem::replace(&mut self.way_in.received_bytes, received_bytes);
+        let least = self.measured_rtt();
+        let bytes = received_bytes.wrapping_sub(before) + u64::from(self.overhead_bytes);
+        let rtts = of.rtt.zip(least);
+        let source = self.pace.source();
+        let rate_bps = source.declared_bps().or(source.rate_bps()).unwrap_or(0);
+        let delivered_bytes = of.delivered_bytes;
+        let came = Came { at: now, bytes, delivered_bytes, rtts, rate_bps, lost };
+        self.way_in.recogniser.note(came);
+    }
+
+    /// It is another one than open connections go by.
+    pub(crate) fn is_rate_in_news(&mut self) -> bool {
+        let now_bps = self.rate_in_bps();
+        let is_news = match (now_bps, self.way_in.in_force_bps) {
+            (Some(now), Some(then)) => now.abs_diff(then) > then / NEWS_PARTS,
+            (now, then) => now != then,
+        };
+        if is_news {
+            self.way_in.in_force_bps = now_bps;
+        }
+        is_news
+    }
+
+    /// What it is taken to bring where room is made for that, bits per second: what is known, else
+    /// as many as it takes. Only the operator's word makes it less than that.
+    #[must_use]
+    pub fn brings_bps(&self) -> Option<u64> {
+        match self.rate_in() {
+            Some(known) if known.source == Source::Declared => Some(known.bps),
+            known => self.rate_in_force_bps().max(known.map(|known| known.bps)),
+        }
+    }
+
+    /// What a gateway at its other end is to know of it.
+    fn advert(&self) -> Advert {
+        let source = self.pace.source();
+        let is_declared = source.declared_bps() == source.rate_bps();
+        let of = if is_declared { Source::Declared } else { Source::Found };
+        let declared = self.declared_rtt.map(|rtt| (rtt, Source::Declared));
+        let measured = || self.measured_rtt().map(|rtt| (rtt, Source::Found));
+        let rate = source.rate_bps().map(|bps| (bps, of));
+        let is_known = rate.is_some() || declared.is_some() || self.is_half_duplex;
+        Advert {
+            rate,
+            rtt: declared.or_else(measured).filter(|_| is_known),
+            is_half_duplex: self.is_half_duplex,
+        }
+    }
+
+    /// What this gateway at its other end is to hear of it now; `None`: it has.
+    #[must_use]
+    pub fn advert_due(&self, now: Instant, to: Identity) -> Option<Advert> {
+        Some(self.advert()).filter(|advert| self.way_in.advertised.is_due(now, to, advert))
+    }
+
+    /// It has not heard anything yet, and is worth a segment of its own.
+    #[must_use]
+    pub fn owes_advert(&self, to: Identity) -> bool {
+        self.way_in.advertised.is_owed(to, &self.advert())
+    }
+
+    /// It has been told.
+    pub(crate) fn note_advertised(&mut self, now: Instant, to: Identity, advert: Advert) {
+        self.way_in.advertised.note_said(now, to, advert);
+    }
+
+    /// It has said what it knows of the link.
+    pub(crate) fn hear_advert(&mut self, now: Instant, by: Identity, advert: Advert) {
+        if self.way_in.advertised.hear(now, by, advert) {
+            self.follow();
+        }
+    }
+
+    /// The round trip that a gateway at its other end says.
+    #[must_use]
+    pub fn told_rtt(&self) -> Option<Duration> {
+        self.way_in.advertised.rtt()
+    }
+
+    /// Both directions take turns, as the operator says here or at the other end.
+    #[must_use]
+    pub fn is_half_duplex(&self) -> bool {
+        self.is_half_duplex || self.way_in.advertised.is_half_duplex()
+    }
+
+    /// The operator says so, or not, from now on.
+    pub(crate) fn set_half_duplex(&mut self, is_half_duplex: bool) {
+        self.is_half_duplex = is_half_duplex;
     }
 
     /// Whoever is at its other end answers at once.
@@ -28,7 +187,7 @@ impl Link {
     /// and some of them twice: what a far host has acknowledged is told, too.
     #[must_use]
     pub fn acks_late_by(&self) -> Duration {
-        let Some((rate, back)) = self.rate_in_force_bps().zip(self.rate_in_bps) else {
+        let Some((rate, back)) = self.rate_in_force_bps().zip(self.rate_in_bps()) else {
             return Duration::ZERO;
         };
         let flows = u32::try_from(self.budget.sharers()).unwrap_or(u32::MAX).max(1);

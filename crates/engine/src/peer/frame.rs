@@ -41,14 +41,24 @@ pub enum Kind {
     Tag = 7,
     /// How many segments with XCP's own header have come over the link, modulo 2^16: 2 bytes.
     Shims = 8,
+    /// What is known of the link that the segment goes over: [`super::Advert`], 3 bytes or 5.
+    Link = 9,
 }
 
 /// Bytes of the value of a tag.
 pub const TAG_BYTES: usize = 13;
 
 impl Kind {
-    const ALL: [Self; 7] =
-        [Self::FarAck, Self::Window, Self::Arrived, Self::Runs, Self::Hello, Self::Tag, Self::Shims];
+    const ALL: [Self; 8] = [
+        Self::FarAck,
+        Self::Window,
+        Self::Arrived,
+        Self::Runs,
+        Self::Hello,
+        Self::Tag,
+        Self::Shims,
+        Self::Link,
+    ];
 
     fn of(head: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as u8 == head >> 4)
@@ -121,8 +131,8 @@ mod tests {
     #[test]
     fn unknown_frames_are_skipped_and_cut_ones_end_the_reading() {
         let window = (Kind::Window, vec![7, 8]);
-        assert_eq!(read(&[0x93, 1, 2, 3, 0x00, 0xf0, 0x32, 7, 8]), std::slice::from_ref(&window));
-        assert_eq!(read(&[0x32, 7, 8, 0x9f, 0x32, 1, 1]), std::slice::from_ref(&window), "to the end");
+        assert_eq!(read(&[0xa3, 1, 2, 3, 0x00, 0xf0, 0x32, 7, 8]), std::slice::from_ref(&window));
+        assert_eq!(read(&[0x32, 7, 8, 0xaf, 0x32, 1, 1]), std::slice::from_ref(&window), "to the end");
         assert_eq!(read(&[0x32, 7, 8, 0x24, 1, 2, 3]), [window], "one byte is missing");
         assert_eq!(read(&[0x32]), []);
         assert_eq!(read(&[]), []);

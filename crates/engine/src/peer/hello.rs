@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_newer_one_may_say_more_and_a_broken_one_says_nothing() {
-        let body = [0x92, 1, 1, 0x6a, 0, 0, 0, 5, 9, 0xff, 0xff, 0, 0xaa, 0xbb];
+        let body = [0xa2, 1, 1, 0x6a, 0, 0, 0, 5, 9, 0xff, 0xff, 0, 0xaa, 0xbb];
         let newer = Hello { identity: 5.into(), version: 9, capabilities: 0xffff, key_id: 0 };
         assert_eq!(Hello::read(&body), newer);
         assert!(newer.reads_frames());

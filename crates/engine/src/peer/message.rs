@@ -3,7 +3,7 @@
 use farlink_wire::{SeqNum, options::FARLINK_HEAD_BYTES};
 
 use super::frame::{self, Body, Frames, Kind, TAG_BYTES};
-use super::{Hello, Identity, v1};
+use super::{Advert, Hello, Identity, v1};
 use crate::runs::Runs;
 
 /// The window is told in units of this many bytes.
@@ -24,6 +24,8 @@ pub struct Message {
     pub arrived: Option<Arrived>,
     /// How many segments with XCP's own header have.
     pub shims: Option<u16>,
+    /// What is known of the link. Version 1 has no room for it.
+    pub link: Option<Advert>,
     /// What it holds above a gap. Stands last: the rest of the option is theirs.
     pub runs: Runs,
 }
@@ -64,14 +66,16 @@ impl Message {
     }
 
     /// As much of it as fits into so many bytes. What can be missed most easily falls away first:
-    /// runs, which the next acknowledgement repeats, then the report, the number of headers, the
-    /// soft part of the window, the window, the far host's acknowledgement.
+    /// runs, which the next acknowledgement repeats, then what is known of the link, the report,
+    /// the number of headers, the soft part of the window, the window, the far host's
+    /// acknowledgement.
     #[must_use]
     pub fn fit(mut self, to: Hello, room_bytes: usize) -> Self {
         while self.encode(to).len() > room_bytes {
             if !self.runs.bytes().is_empty() {
                 self.runs = Runs::default();
-            } else if self.arrived.take().is_none()
+            } else if self.link.take().is_none()
+                && self.arrived.take().is_none()
                 && self.shims.take().is_none()
                 && self.soft_window_bytes.take().is_none()
                 && self.window_bytes.take().is_none()
@@ -104,6 +108,9 @@ impl Message {
         if let Some(shims) = self.shims {
             frame::push(&mut out, Kind::Shims, &[&shims.to_be_bytes()]);
         }
+        if let Some(advert) = self.link {
+            frame::push(&mut out, Kind::Link, &[&advert.encode()]);
+        }
         if !self.runs.bytes().is_empty() {
             frame::push(&mut out, Kind::Runs, &[self.runs.bytes()]);
         }
@@ -131,6 +138,9 @@ impl Message {
                 }
                 Kind::Shims => half(value).map(|shims| {
                     m.shims.get_or_insert(shims);
+                }),
+                Kind::Link => Advert::decode(value).map(|advert| {
+                    m.link.get_or_insert(advert);
                 }),
                 Kind::Runs => {
                     if m.runs.bytes().is_empty() {
@@ -188,6 +198,7 @@ mod tests {
             soft_window_bytes: Some(1 << 19),
             arrived: Some(Arrived { by: FRAMES.identity, at_us: u32::MAX, received_bytes: 1 }),
             shims: None,
+            link: None,
             runs: Runs::from_bytes(&[5, 0xa4, 1, 1]),
         }
     }
@@ -276,8 +287,9 @@ mod tests {
             far in any::<Option<u32>>(),
             window in any::<Option<(u16, Option<u16>)>>(),
             arrived in any::<Option<(u32, u32)>>(),
-            runs in proptest::collection::vec(any::<u8>(), 0..12),
+            runs in proptest::collection::vec(any::<u8>(), 0..8),
             shims in any::<Option<u16>>(),
+            link in any::<Option<[u8; 5]>>(),
             frames in any::<bool>(),
         ) {
             let bytes = |w: u16| u32::from(w) * WINDOW_UNIT;
@@ -288,6 +300,7 @@ mod tests {
                 arrived: arrived.map(|(at_us, received_bytes)| Arrived { by: FRAMES.identity, at_us, received_bytes }),
                 runs: Runs::from_bytes(&runs),
                 shims: shims.filter(|_| frames),
+                link: link.and_then(|value| Advert::decode(&value)).filter(|_| frames),
             };
             let to = if frames { FRAMES } else { Hello::SILENT };
             let from = if frames { FRAMES } else { Hello { identity: 0x0001_0007.into(), ..to } };

@@ -105,6 +105,7 @@ mod tests {
             soft_window_bytes: Some(6 * WINDOW_UNIT),
             arrived: Some(arrived),
             shims: None,
+            link: None,
             runs: Runs::from_bytes(&[5, 0xa4, 10, 2]),
         };
         let body = write(&m);

@@ -52,6 +52,8 @@ pub struct Quick {
     pub links: Vec<String>,
     /// Rate of each of them.
     pub rate: Option<Rate>,
+    /// Rate of what comes in by each of them.
+    pub rate_in: Option<Rate>,
     /// Interfaces to divert.
     pub interfaces: Vec<String>,
     /// The admin socket, in place of the file's.

@@ -69,6 +69,7 @@ pub fn named(file: &File, source: Source<'_>, quick: &Quick) -> Result<Named, Co
         let link = engine::Link {
             name: name.clone(),
             rate_bps: quick.rate.map(|r| r.0),
+            rate_in_bps: quick.rate_in.map(|r| r.0),
             leg: default_link_leg(quick.rate.is_some()),
             estimate_rate: quick.rate.is_none(),
             corrects_rate: true,

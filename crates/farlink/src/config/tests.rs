@@ -417,6 +417,9 @@ fn interfaces_are_found_only_when_none_is_named() {
     assert_eq!(s.gateway.interfaces[0].link.as_ref().unwrap().rate_bps, Some(1_000_000));
     assert_eq!(diverted(&s), (vec!["sat0".into()], "all".to_owned()));
     assert!(s.divert.takes_everything(), "as with a rate in the file");
+    let quick = Quick { rate_in: "32k".parse().ok(), ..quick };
+    let s = settings_with("", &quick).unwrap();
+    assert_eq!(s.gateway.interfaces[0].link.as_ref().unwrap().rate_in_bps, Some(32_000));
     let quick = Quick { links: vec!["sat0".into()], ..Quick::default() };
     let divert = settings_with("", &quick).unwrap().divert;
     assert_eq!((divert.takes_everything(), &divert.whole_when_known[..]), (false, &["sat0".to_owned()][..]));

@@ -16,6 +16,16 @@ use serde::de::{self, Deserialize, Deserializer, Visitor};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rate(pub u64);
 
+/// What the command line says of a link: the rate out of its interface, and, after a `/`, the one
+/// in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rates {
+    /// What leaves by the interface.
+    pub out: Rate,
+    /// What comes in by it; `None`: nobody has said it.
+    pub back: Option<Rate>,
+}
+
 /// The rate of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LinkRate {
@@ -176,6 +186,29 @@ impl Value for Rate {
     }
     fn from_number(number: i64) -> Result<Self, String> {
         Err(format!("the number {number} has no unit (the key `rate_bps` takes plain bit/s)"))
+    }
+}
+
+impl FromStr for Rates {
+    type Err = String;
+    /// Units have strokes, too ("8 Mbit/s / 32 kbit/s"): it is the stroke that has a rate on both
+    /// sides.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let whole = match Rate::from_text(text) {
+            Ok(out) => return Ok(Self { out, back: None }),
+            Err(wrong) => wrong,
+        };
+        let halves = text.match_indices('/').map(|(at, stroke)| (&text[..at], &text[at + stroke.len()..]));
+        let mut wrong = whole;
+        for (out, back) in halves {
+            match (Rate::from_text(out.trim()), Rate::from_text(back.trim())) {
+                (Ok(out), Ok(back)) => return Ok(Self { out, back: Some(back) }),
+                (Ok(_), Err(of_back)) => wrong = format!("of the rate in: {of_back}"),
+                (Err(of_out), Ok(_)) => wrong = format!("of the rate out: {of_out}"),
+                (Err(_), Err(_)) => {}
+            }
+        }
+        Err(format!("{wrong}; allowed: {}, or two of them, out and in, such as \"8M/32k\"", Rate::ALLOWED))
     }
 }
 
@@ -490,6 +523,27 @@ mod tests {
             assert!(said.contains(wrong) && said.contains("allowed: "), "{text}: {said}");
         }
         assert!("0 s".parse::<Time>().is_err() && "30".parse::<Time>().is_err());
+    }
+
+    #[test]
+    fn a_stroke_stands_between_the_rate_out_and_the_rate_in() {
+        let rates = |out, back: Option<u64>| Ok(Rates { out: Rate(out), back: back.map(Rate) });
+        for both in ["8M/32k", "8 Mbit/s/32 kbit/s", "8 Mbit/s / 32k", "8mbit/0.032 Mbit/s"] {
+            assert_eq!(both.parse(), rates(8_000_000, Some(32_000)), "{both}");
+        }
+        assert_eq!("8 Mbit/s".parse(), rates(8_000_000, None));
+        for (text, wrong) in [
+            ("8M/", "of the rate in: "),
+            ("8M/0k", "of the rate in: a link of rate zero carries nothing"),
+            ("8M/32", "of the rate in: `32` needs a unit"),
+            ("fast/32k", "of the rate out: "),
+            ("8M/32k/1k", "of the rate out: unknown unit `M/32k`"),
+            ("8 MB/s", "bytes per second"),
+            ("/", "number"),
+        ] {
+            let said = text.parse::<Rates>().unwrap_err();
+            assert!(said.contains(wrong) && said.contains("such as \"8M/32k\""), "{text}: {said}");
+        }
     }
 
     #[test]

@@ -251,6 +251,14 @@ pub const FAMILIES: &[Family] = &[
     ),
     in_unit(
         gauge(
+            "farlink_link_rate_in_bytes_per_second",
+            OfLink("rate_in_bps"),
+            "Rate at which the link brings what comes in, as declared, advertised or found out; 0 while unknown.",
+        ),
+        Unit::Bits,
+    ),
+    in_unit(
+        gauge(
             "farlink_link_declared_bytes_per_second",
             OfLink("declared_bps"),
             "Rate of the link, as the operator has said; 0 where he has not.",

@@ -12,7 +12,7 @@ use farlink_gateway::engine_status::GatewayStatus;
 const OURS: &str = "68 9e3779b9 02 001f 00";
 /// A newer one says more: version 9, capabilities and bytes that nobody knows here, and a frame
 /// before it.
-const NEWER: &str = "92 abcd 6a 0000002a 09 fff7 00 1234";
+const NEWER: &str = "a2 abcd 6a 0000002a 09 fff7 00 1234";
 /// Another one cannot do anything that not every gateway can.
 const PLAIN: &str = "68 0000002b 02 0000 00";
 

@@ -1,0 +1,32 @@
+//! When a gateway advertises what it knows of a link to the one at its other end, and hears what
+//! that one knows (`link/advertised.rs`).
+
+use crate::cx::Cx;
+use crate::leg::Leg;
+use crate::peer::Advert;
+use crate::side::Side;
+use crate::split::Split;
+
+impl Split<'_> {
+    /// What the gateway there is to hear of the link to it. What is held above a gap goes before.
+    /// It need not have been heard yet: a client's request takes it along.
+    pub(crate) fn advert_to_tell(&self, cx: &Cx<'_>, to: Side) -> Option<Advert> {
+        let (leg, inbound) = (self.legs.get(to), self.relays.get(to));
+        let hello = leg.peer.hello().filter(|hello| hello.reads_frames())?;
+        cx.links.get(leg.out)?.advert_due(cx.now, hello.identity).filter(|_| !inbound.buffer.has_early())
+    }
+
+    /// The gateway there has said what it knows of the link, or not, and may have to hear what is
+    /// known here. What it says counts for the link that it is heard over.
+    pub(crate) fn exchange_adverts(&mut self, cx: &mut Cx<'_>, from: Side, advert: Option<Advert>) {
+        let Leg { via, out, peer, .. } = *self.legs.get(from);
+        let Some(hello) = peer.hello().filter(|hello| hello.reads_frames()) else { return };
+        if let Some((advert, link)) = advert.zip(cx.links.at_mut(via)) {
+            link.hear_advert(cx.now, hello.identity, advert);
+        }
+        if self.binds() && cx.links.get(out).is_some_and(|link| link.owes_advert(hello.identity)) {
+            // Full segments of data have no room for it.
+            self.relays.get_mut(from).rx.answer_gateway();
+        }
+    }
+}
