@@ -1,9 +1,11 @@
 //! What changes round connections that are split already, and what they make of it.
 
+use core::net::IpAddr;
+
 use farlink_wire::Instant;
 
 use crate::config::Config;
-use crate::link::Links;
+use crate::link::{Links, are_apart};
 use crate::net::Way;
 use crate::sender::Question;
 use crate::side::Side;
@@ -22,9 +24,11 @@ pub enum Changed {
         way: Way,
         /// It was down.
         all_lost: bool,
+        /// For this host alone; `None`: for all.
+        whose: Option<IpAddr>,
     },
-    /// A link's silence says nothing any more of what waits there.
-    LeftAlone(Way),
+    /// A link's silence says nothing any more of what waits there, or there for this host alone.
+    LeftAlone(Way, Option<IpAddr>),
     /// It is this connection's turn to ask the silent link towards a host.
     Asks(Side, Question),
     /// What is sent on this way is governed otherwise, from then on.
@@ -47,14 +51,23 @@ impl Split<'_> {
     /// Something has changed round it. Returns whether that concerns it.
     pub fn on_change(&mut self, config: &Config, links: &Links, changed: Changed) -> bool {
         match changed {
-            Changed::Back { now, way, all_lost } => return self.restart_legs(now, way, all_lost),
+            Changed::Back { now, way, all_lost, whose } => {
+                return self.restart_legs(now, way, all_lost, whose);
+            }
             Changed::Asks(to, question) => self.relays.get_mut(to.other()).tx.ask_link(question),
             Changed::Brings(way) => {
                 self.each_out(|out| out == way, |split, _| split.limit_relays(config, links));
             }
             Changed::RelayBytes => self.limit_relays(config, links),
             Changed::DrainEnded => self.keep_hold(),
-            Changed::LeftAlone(way) => self.each_out(|out| out == way, Self::leave_alone),
+            Changed::LeftAlone(way, whose) => self.each_out(
+                |out| out == way,
+                |split, to| {
+                    if whose.is_none_or(|host| !are_apart(host, split.legs.get(to).addr)) {
+                        split.leave_alone(to);
+                    }
+                },
+            ),
             Changed::Controller(now, way) => {
                 self.each_out(|out| out == way, |split, to| split.change_controller(now, config, links, to));
             }

@@ -8,6 +8,7 @@ mod chosen;
 mod clients;
 mod clock;
 mod copies;
+mod doubts;
 mod far_end;
 mod losses;
 mod memory;
@@ -23,6 +24,8 @@ mod silence;
 mod starved;
 mod state;
 mod way_back;
+
+use core::net::IpAddr;
 
 use farlink_wire::{Duration, Instant, PacketBuf, TcpSegment};
 
@@ -42,6 +45,7 @@ pub use returns::Returns;
 pub use shares::{Asking, Crowd, Entry, Held};
 pub use shims::{Passage, Shims};
 pub use silence::Expired;
+pub(crate) use silence::are_apart;
 pub use starved::{Sizes, Wanted};
 pub use state::{Evidence, State, Witness};
 pub use way_back::RateIn;
@@ -54,7 +58,7 @@ use memory::Memory;
 use meter::Meter;
 use pairs::Pairs;
 use round_trip::RoundTrip;
-use silence::{Probe, Silence};
+use silence::Silence;
 use way_back::WayIn;
 
 /// A link delivers while it has told of something within its round trip, or within this where that
@@ -114,6 +118,8 @@ pub struct Links {
     /// Those that are up again, or said to be up for the first time, in this order: what was under
     /// way in them is to be sent again.
     back: Vec<Way>,
+    /// Hosts that were silent alone, each with its link, which has answered.
+    hosts_back: Vec<(Way, IpAddr)>,
     held: Held,
     /// What gateways have told, until it is asked for.
     reports: Vec<(Way, LinkReport)>,
@@ -139,6 +145,7 @@ impl Links {
             links: links.collect(),
             ordinary: ordinary.map(|i| (i.id, Evidence::default())).collect(),
             back: Vec::new(),
+            hosts_back: Vec::new(),
             held: Held::default(),
             reports: Vec::new(),
             identity,
@@ -226,7 +233,7 @@ impl Links {
             return;
         }
         if let Some(link) = self.get_mut(way)
-            && link.silence.end(now)
+            && link.silence.end(now).is_some_and(|ended| ended.host.is_none())
         {
             link.evidence.tell(now, Witness::Silence, true);
         }
@@ -241,64 +248,6 @@ impl Links {
         }
     }
 
-    /// A retransmission timer of a leg that leads this way has expired.
-    pub(crate) fn note_expired(&mut self, now: Instant, way: Way, expired: &Expired) {
-        if let Some(link) = self.get_mut(way)
-            && link.evidence.state() == State::Up
-            && link.silence.note(now, expired)
-        {
-            link.evidence.tell(now, Witness::Silence, false);
-        }
-    }
-
-    /// Somebody near by, at the other end of a link, has not answered. If it was a gateway nothing
-    /// more is sent into the link than what asks for it; if it was a host it is being asked.
-    pub(crate) fn note_unanswered(&mut self, now: Instant, way: Way, apart: Duration, of_gateway: bool) {
-        if let Some(link) = self.get_mut(way)
-            && link.evidence.state() == State::Up
-            && link.silence.note_unanswered(now, apart, of_gateway)
-        {
-            link.evidence.tell(now, Witness::Silence, false);
-            if of_gateway {
-                link.evidence.probe(now);
-            }
-        }
-    }
-
-    /// What was sent this way has been answered.
-    pub(crate) fn hear_answer(&mut self, now: Instant, way: Way) {
-        let Some(link) = self.get_mut(way) else { return };
-        if link.silence.end(now) {
-            let waits = link.evidence.state() == State::Probing;
-            link.evidence.tell(now, Witness::Silence, true);
-            if waits {
-                self.note_back(way, true);
-            }
-        }
-    }
-
-    /// Something has come over it: an answer, or a word that lets hope for one. Who is heard may
-    /// hear as well.
-    pub(crate) fn hear_word(&mut self, now: Instant, way: Way, answers: bool) {
-        if answers {
-            self.hear_answer(now, way);
-        } else if let Some(link) = self.get_mut(way) {
-            link.hasten_probe(now);
-        }
-    }
-
-    /// A link whose silence is to be looked into now.
-    pub(crate) fn next_to_probe(&self, now: Instant) -> Option<Way> {
-        let due = |l: &Link| l.silence.probe_at().is_some_and(|at| at <= now);
-        let place = self.links.iter().position(due)?;
-        Some(Way::Link(LinkId(u16::try_from(place).ok()?)))
-    }
-
-    /// When that is.
-    pub(crate) fn probe_deadline(&self) -> Option<Instant> {
-        self.links.iter().filter_map(|l| l.silence.probe_at()).min()
-    }
-
     /// Those that are back since this was last asked, in order.
     pub(crate) fn take_back(&mut self) -> Vec<Way> {
         core::mem::take(&mut self.back)
@@ -306,7 +255,7 @@ impl Links {
 
     /// There are such.
     pub(crate) fn are_some_back(&self) -> bool {
-        !self.back.is_empty()
+        !self.back.is_empty() || !self.hosts_back.is_empty()
     }
 
     /// What was under way in it is being sent again. Returns whether it has been down: then all of
@@ -411,12 +360,6 @@ impl Link {
         self.evidence.state() == State::Probing
     }
 
-    /// When somebody was answered over it last.
-    #[must_use]
-    pub fn answered_at(&self) -> Instant {
-        self.silence.answered_at()
-    }
-
     /// Times at which it came back, and what was on hand then.
     #[must_use]
     pub fn returns(&self) -> Returns {
@@ -446,35 +389,10 @@ impl Link {
         self.action = action;
     }
 
-    /// Since when it has been suspected of carrying nothing.
-    #[must_use]
-    pub fn silent_since(&self) -> Option<Instant> {
-        self.silence.since()
-    }
-
     /// Routers say how fast what goes into it is sent.
     #[must_use]
     pub fn is_controlled_by_routers(&self) -> bool {
         self.pace().clock() == Clock::Connections(farlink_cc::Kind::Xcp)
-    }
-
-    /// It is a gateway at its other end that does not answer.
-    #[must_use]
-    pub fn is_gateway_silent(&self) -> bool {
-        self.silence.is_of_gateway()
-    }
-
-    /// It is asked by a segment now; returns by which.
-    pub(crate) fn probe(&mut self, now: Instant) -> Option<Probe> {
-        if self.silence.is_asked(now) {
-            self.evidence.probe(now);
-        }
-        self.silence.probe(now)
-    }
-
-    /// The next question need not wait longer than the first ones did.
-    pub(crate) fn hasten_probe(&mut self, now: Instant) {
-        self.silence.hasten(now);
     }
 
     /// Where its rate is known from, and who is the clock of what goes into it.

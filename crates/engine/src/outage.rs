@@ -14,7 +14,7 @@ use crate::engine::Engine;
 use crate::flow::Flow;
 use crate::flow_id::FlowId;
 use crate::leg::Leg;
-use crate::link::{Expired, Link, Links, State, covered};
+use crate::link::{Expired, Link, Links, State, are_apart, covered};
 use crate::net::Way;
 use crate::relays::Relays;
 use crate::sender::Question;
@@ -37,6 +37,9 @@ const PROBES_APART_MIN: Duration = Duration::from_millis(10);
 const PROBE_SHARE: u64 = 100;
 /// Each second packet of a connection is answered at once, so one in so many of each.
 const ANSWERED_PACKETS: u64 = 2;
+/// A host that is silent alone is asked by one part in so many of what its link would carry: it may
+/// be off, for hours.
+const ALONE_SHARE: u64 = 16;
 /// Finding whose segment asks takes about this for each connection.
 const ASKER_COST: Duration = Duration::from_micros(2);
 
@@ -115,9 +118,17 @@ impl Split<'_> {
         }
         let of_gateway = leg.peer.is_heard();
         let is_lossy = of_gateway && link.is_lossy();
+        let rate_bps = link.rate_in_force_bps();
         // A host may be off, and of a link whose rate nobody knows a probe may take all.
-        let is_dense = of_gateway && link.rate_in_force_bps().is_some();
-        let expired = Expired { after, host: leg.addr, of_gateway, is_lossy, is_dense, apart };
+        let is_dense = of_gateway && rate_bps.is_some();
+        let apart_alone = if link.is_near() && link.is_rate_declared() {
+            Some(apart_near(cx, link, of_gateway))
+        } else {
+            // What made the first timer expire may be a queue behind the link.
+            let share = rate_bps.map_or(Duration::ZERO, |bps| packets(bps, ALONE_SHARE));
+            (self.relays.get(to.other()).timeouts() > 1).then_some(apart.max(share))
+        };
+        let expired = Expired { after, host: leg.addr, of_gateway, is_lossy, is_dense, apart, apart_alone };
         cx.links.note_expired(cx.now, leg.out, &expired);
     }
 
@@ -143,11 +154,8 @@ impl Split<'_> {
     pub(crate) fn miss_answer(&mut self, cx: &mut Cx<'_>, to: Side) {
         let leg = self.legs.get(to);
         let (out, of_gateway) = (leg.out, leg.peer.is_heard());
-        let link = cx.links.get(out);
-        let share = link.and_then(Link::rate_in_force_bps).map(|bps| packets(bps, PROBE_SHARE));
-        let search = ASKER_COST * u32::try_from(cx.flows_split).unwrap_or(u32::MAX);
-        let late = link.and_then(Link::rtt_in_force).filter(|_| !of_gateway);
-        let apart = [share, late].into_iter().flatten().fold(PROBES_APART_MIN.max(search), Duration::max);
+        let Some(link) = cx.links.get(out) else { return };
+        let apart = apart_near(cx, link, of_gateway);
         cx.links.note_unanswered(cx.now, out, apart, of_gateway);
         if !of_gateway {
             self.relays.get_mut(to.other()).tx.ask_link(Question::Segment);
@@ -158,7 +166,7 @@ impl Split<'_> {
     /// itself.
     pub(crate) fn answers_question(&mut self, cx: &Cx<'_>, from: Side, s: &TcpSegment) -> bool {
         let Some(link) = cx.links.get(self.legs.get(from).out) else { return false };
-        let Some(since) = link.silent_since() else { return false };
+        let Some(since) = link.asked_since() else { return false };
         let bare = s.payload_len == 0 && !s.flags.fin() && s.seq + 1 != self.relays.get(from).rcv_nxt();
         let tx = &mut self.relays.get_mut(from.other()).tx;
         if link.is_probing() {
@@ -182,6 +190,14 @@ impl Split<'_> {
 /// How long a link takes for so many packets.
 fn packets(rate_bps: u64, count: u64) -> Duration {
     Duration::from_nanos(count.saturating_mul(1500 * 8 * 1_000_000_000) / rate_bps.max(1))
+}
+
+/// Somebody near by is asked so often at most: a host has a round trip for its answer.
+fn apart_near(cx: &Cx<'_>, link: &Link, of_gateway: bool) -> Duration {
+    let share = link.rate_in_force_bps().map(|bps| packets(bps, PROBE_SHARE));
+    let search = ASKER_COST * u32::try_from(cx.flows_split).unwrap_or(u32::MAX);
+    let late = link.rtt_in_force().filter(|_| !of_gateway);
+    [share, late].into_iter().flatten().fold(PROBES_APART_MIN.max(search), Duration::max)
 }
 
 fn is_exempt(legs: &Pair<Leg>, relays: &Relays, to: Side) -> bool {
@@ -249,7 +265,8 @@ impl Engine {
             let Some((probe, Asker { id, to, more_begin })) = asked else {
                 // Nobody waits any more, or all have waited for too long: each is judged for itself
                 // from now on.
-                self.tell_all(Changed::LeftAlone(way));
+                let whose = self.links.get(way).and_then(Link::silent_host);
+                self.tell_all(Changed::LeftAlone(way, whose));
                 self.links.hear_answer(now, way);
                 continue;
             };
@@ -267,12 +284,16 @@ impl Engine {
     /// counts: hosts that have not been asked in this silence come first, and of them the one that
     /// was heard last.
     fn asker(&self, way: Way, in_turn: bool) -> Option<Asker> {
-        let since = self.links.get(way).and_then(Link::silent_since)?;
+        let link = self.links.get(way)?;
+        let (since, alone) = (link.asked_since()?, link.silent_host());
         let mut hosts: BTreeMap<IpAddr, Turn> = BTreeMap::new();
         let mut waiting = Vec::new();
         for (id, flow) in self.table.iter() {
             let Some((relays, to)) = waits_over(flow, way) else { continue };
             let (leg, asked_at) = (flow.legs.get(to), relays.get(to.other()).tx.asked_at());
+            if alone.is_some_and(|host| are_apart(host, leg.addr)) {
+                continue;
+            }
             let is_new = asked_at <= since;
             let turn = if is_new { Turn::Unasked(leg.heard_at()) } else { Turn::Asked(Reverse(asked_at)) };
             let of_host = hosts.entry(leg.addr).or_insert(turn);
@@ -295,6 +316,6 @@ impl Engine {
         let Some(link) = self.links.get(way) else { return false };
         let timers = &self.config.timers;
         let limit = if link.is_gateway_silent() { timers.outage_limit } else { timers.user_timeout };
-        link.silent_since().is_some_and(|at| now.since(at) >= limit)
+        link.asked_since().is_some_and(|at| now.since(at) >= limit)
     }
 }

@@ -35,7 +35,7 @@ impl Split<'_> {
         }
         if cx.links.is_away(before) && !cx.links.is_away(out) {
             // What was under way in it is lost, or will come late.
-            self.restart_legs(cx.now, out, true);
+            self.restart_legs(cx.now, out, true, None);
         }
     }
 

@@ -1,6 +1,8 @@
 //! What time brings to a split connection: its deadlines, and what happens when they pass; ICMP and
 //! link events.
 
+use core::net::IpAddr;
+
 use farlink_wire::icmp::{IcmpKind, InnerTcp};
 use farlink_wire::{Duration, IcmpError, Instant};
 
@@ -9,7 +11,7 @@ use crate::cx::Cx;
 use crate::due::{Deadline, Due};
 use crate::event::Event;
 use crate::explicit::tell_trust;
-use crate::link::{Link, Links};
+use crate::link::{Link, Links, are_apart};
 use crate::net::Way;
 use crate::reach::OLD_ACK_SLACK;
 use crate::ready::Wants;
@@ -405,11 +407,12 @@ impl Split<'_> {
     /// The way towards some host is open again. Returns whether anything is to be sent again.
     ///
     /// `all_lost`: what was under way is known to be lost. After a silence that nobody has
-    /// explained it may have arrived.
-    pub fn restart_legs(&mut self, now: Instant, way: Way, all_lost: bool) -> bool {
+    /// explained it may have arrived. `whose`: only towards this host.
+    pub fn restart_legs(&mut self, now: Instant, way: Way, all_lost: bool, whose: Option<IpAddr>) -> bool {
         let mut any = false;
         for to in [Side::A, Side::B] {
-            if self.legs.get(to).out == way {
+            let is_its = whose.is_none_or(|host| !are_apart(host, self.legs.get(to).addr));
+            if self.legs.get(to).out == way && is_its {
                 self.hasten_reset(now, to);
                 let is_exempt = self.is_exempt(to);
                 let relay = self.relays.get_mut(to.other());

@@ -16,6 +16,7 @@ use farlink_wire::{
 
 use crate::due::{Deadline, Due, Wakes};
 use crate::interfaces::{Interfaces, told_apart};
+use crate::late::Late;
 use crate::left_behind::Fates;
 use crate::links::LinkQueue;
 use crate::network::Network;
@@ -63,6 +64,7 @@ pub struct Gateway {
     /// What waits is to be looked at with the next flush: routes have moved, or a link has gone.
     pub(crate) reroute_wanted: bool,
     wakes: Wakes,
+    late: Late,
 }
 
 impl Gateway {
@@ -92,6 +94,7 @@ impl Gateway {
             actions_changed: false,
             reroute_wanted: false,
             wakes: Wakes::default(),
+            late: Late::default(),
         }
     }
     /// The buffer pool: drivers read packets into its blocks.
@@ -366,6 +369,7 @@ impl Gateway {
     /// Time has come (see `poll_timeout`); includes `flush`.
     pub fn handle_timeout(&mut self, now: Instant, net: &mut dyn Network) {
         if let Some(due) = self.poll_timeout().filter(|due| due.at <= now) {
+            self.late.note(now, due.at);
             self.wakes.count(due.what);
         }
         self.engine.handle_timeout(now, &mut self.outlet.exit(now, net, Grants::Unasked));
@@ -445,6 +449,28 @@ impl Gateway {
             fragments.map(|at| Deadline { at, what: Due::Reassembly }),
             self.outlet.left_behind.deadline().map(|at| Deadline { at, what: Due::LeftBehind }),
         ])
+    }
+
+    /// The loop gets round, and has not handed over anything yet: how late it is shows in what was
+    /// due before. A loop that is never late need not say so.
+    pub fn wake(&mut self, now: Instant) {
+        if let Some(due) = self.poll_timeout().filter(|due| due.at <= now) {
+            self.late.note(now, due.at);
+        }
+    }
+
+    /// For how long between these two moments the loop was late. What was measured from one to the
+    /// other (a round trip, a report, an acknowledgement) took longer by so much than it would have
+    /// taken over the link alone, so it is no reason to lower a rate.
+    #[must_use]
+    pub fn late_between(&self, since: Instant, until: Instant) -> Duration {
+        self.late.between(since, until)
+    }
+
+    /// The longest that the loop ever was late.
+    #[must_use]
+    pub fn late_longest(&self) -> Duration {
+        self.late.longest()
     }
 
     /// Packets wait too long for the processor, or no longer: new connections are forwarded

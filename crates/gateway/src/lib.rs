@@ -24,6 +24,7 @@ mod group;
 mod identification;
 mod interfaces;
 mod kinds;
+mod late;
 mod left_behind;
 mod link_events;
 mod link_rate;

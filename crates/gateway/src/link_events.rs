@@ -81,6 +81,7 @@ impl Gateway {
         for way in self.engine.take_links_back() {
             self.link_back(now, way, net);
         }
+        self.engine.restart_hosts(now, &mut self.outlet.exit(now, net, Grants::Unasked));
         self.reroute(now, net);
         for (via, packet) in self.engine.take_kept(&mut self.outlet.exit(now, net, Grants::Unasked)) {
             self.forward(now, via, Place::of_packet(packet.bytes(), self.outlet.shims()), packet, net);

@@ -346,6 +346,7 @@ impl Driver {
                 }
             }
             let began = clock::now();
+            self.gateway.wake(began);
             if has_events {
                 self.take_events()?;
             }

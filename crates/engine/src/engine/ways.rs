@@ -1,5 +1,6 @@
 //! Links that come and go, and routes that move: flows follow.
 
+use core::net::IpAddr;
 use core::ops::Range;
 
 use farlink_wire::{Duration, Instant, PacketBuf, TcpSegment};
@@ -28,6 +29,8 @@ pub(super) struct Return {
     way: Way,
     /// Nothing that was under way there arrives any more.
     all_lost: bool,
+    /// Only towards this host; `None`: towards all.
+    whose: Option<IpAddr>,
     /// Where the connections stand that have not heard of it.
     slots: Range<u32>,
 }
@@ -73,10 +76,23 @@ impl Engine {
             all_lost |= earlier.way == way && earlier.all_lost;
             earlier.way != way
         });
-        self.returns.push_back(Return { way, all_lost, slots: 0..self.table.slots() });
+        self.returns.push_back(Return { way, all_lost, whose: None, slots: 0..self.table.slots() });
         self.restart_some(now, net);
         if is_changed {
             self.follow_actions(now, net);
+        }
+    }
+
+    /// Hosts that were silent alone go on, since their links have answered. Nobody else has waited.
+    pub fn restart_hosts(&mut self, now: Instant, net: &mut dyn World) {
+        for (way, host) in self.links.take_hosts_back() {
+            if !self.is_restarting() {
+                self.restarting_since = now;
+            }
+            let whose = Some(host);
+            self.returns.retain(|earlier| earlier.way != way || earlier.whose != whose);
+            self.returns.push_back(Return { way, all_lost: false, whose, slots: 0..self.table.slots() });
+            self.restart_some(now, net);
         }
     }
 
@@ -98,14 +114,14 @@ impl Engine {
         while cost < RESTARTS_COST_MAX
             && let Some(back) = self.returns.front_mut()
         {
-            let (way, all_lost) = (back.way, back.all_lost);
+            let (way, all_lost, whose) = (back.way, back.all_lost, back.whose);
             let Some(slot) = back.slots.next() else {
                 self.returns.pop_front();
                 continue;
             };
             cost += 1;
             let Some((id, false)) = self.table.in_slot(slot) else { continue };
-            if self.tell(id, Changed::Back { now, way, all_lost }) {
+            if self.tell(id, Changed::Back { now, way, all_lost, whose }) {
                 self.after_event(now, id, net);
                 cost += RESTART_COST;
             }

@@ -7,9 +7,15 @@
 //!   ends all doubt.
 //! - The timeout is of a leg on which a gateway is heard, which answers whether the host behind it
 //!   lives or not. Else two different hosts must have let their timers expire: that both are off is
-//!   unlikely, that one is says nothing.
+//!   unlikely, that one is says nothing of the link.
 //! - The receiver is not known to answer round us, and has not been silent while the link answered
 //!   others: then its silence is its own.
+//!
+//! The only host that is silent, while nobody else was answered either, may be off, or the link may
+//! be away: that cannot be told apart, and makes no difference to this host. So it is asked as a
+//! link would be, by one segment of one of its connections. Nobody waits for that, all timers go on,
+//! and what others send goes on. When anybody is answered, this host's connections go on at once:
+//! else they would wait for timers that have backed off, long after the link is back.
 //!
 //! A suspected link is asked by one segment of one connection. When two of them have stayed
 //! unanswered all other data waits, and no timer counts. The next segment follows after the round
@@ -61,6 +67,17 @@ pub struct Expired {
     pub is_dense: bool,
     /// Probes are at least so far apart.
     pub apart: Duration,
+    /// The same while this host is the only one that is silent; `None`: it is not asked yet.
+    pub apart_alone: Option<Duration>,
+}
+
+/// A doubt is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// It was of this host alone, not of the link.
+    pub host: Option<IpAddr>,
+    /// Questions had stayed unanswered for long enough to count.
+    pub was_asked: bool,
 }
 
 /// A question to a silent link: by a segment of which connection, and by which.
@@ -96,51 +113,66 @@ struct Doubt {
     is_dense: bool,
     /// It is a gateway that does not answer.
     of_gateway: bool,
+    /// It is of this host alone, not of the link.
+    host: Option<IpAddr>,
 }
 
 impl Silence {
-    /// Somebody was answered, or the silence has been explained. Returns whether there was doubt.
-    pub fn end(&mut self, now: Instant) -> bool {
+    /// Somebody was answered, or the silence has been explained. Returns the doubt that there was.
+    pub fn end(&mut self, now: Instant) -> Option<Ended> {
         self.answered_at = now;
         self.host = None;
-        self.doubt.take().is_some()
+        let doubt = self.doubt.take()?;
+        Some(Ended { host: doubt.host, was_asked: now >= doubt.until })
     }
 
     /// A timer has expired. Returns whether the link is suspected from now on.
     pub fn note(&mut self, now: Instant, expired: &Expired) -> bool {
-        if self.doubt.is_some() || now.since(self.answered_at) < expired.after {
+        if self.is_in_doubt() || now.since(self.answered_at) < expired.after {
             return false;
         }
-        let of_another = are_apart(*self.host.get_or_insert(expired.host), expired.host);
-        if !expired.of_gateway && !of_another {
+        let first = *self.host.get_or_insert(expired.host);
+        let is_alone = !expired.of_gateway && !are_apart(first, expired.host);
+        if is_alone && self.doubt.is_some() {
             return false;
         }
+        let Some(apart) = (if is_alone { expired.apart_alone } else { Some(expired.apart) }) else {
+            return false;
+        };
         let answers = if expired.is_lossy { ANSWERS_LOSSY } else { ANSWERS };
         // Its own head has just been sent again: that is the first question.
         self.doubt = Some(Doubt {
             since: now,
-            until: now + expired.apart * answers,
-            apart: expired.apart,
-            probe_at: now + expired.apart,
+            until: now + apart * answers,
+            apart,
+            probe_at: now + apart,
             probed_at: now,
             probes: 0,
             is_dense: expired.is_dense,
             of_gateway: expired.of_gateway,
+            host: is_alone.then_some(first),
         });
-        true
+        !is_alone
+    }
+
+    /// The link is suspected, not one host.
+    fn is_in_doubt(&self) -> bool {
+        self.doubt.is_some_and(|d| d.host.is_none())
     }
 
     /// Somebody near by has not answered in time. Probes are `apart` at least. The first one is due
     /// if it was a gateway; a host is being asked. Returns whether the link is suspected from now
     /// on.
     pub fn note_unanswered(&mut self, now: Instant, apart: Duration, of_gateway: bool) -> bool {
-        if self.doubt.is_some() {
+        if self.is_in_doubt() {
             return false;
         }
         let probe_at = if of_gateway { now } else { now + apart };
         let (since, until, probed_at, probes) = (now, now, now, FIRST_PROBE_NEAR);
         let is_dense = true;
-        self.doubt = Some(Doubt { since, until, apart, probe_at, probed_at, probes, is_dense, of_gateway });
+        let host = None;
+        self.doubt =
+            Some(Doubt { since, until, apart, probe_at, probed_at, probes, is_dense, of_gateway, host });
         true
     }
 
@@ -149,7 +181,12 @@ impl Silence {
         self.answered_at
     }
 
-    /// Since when it has been suspected.
+    /// The only host that is silent, if there is one.
+    pub fn host(&self) -> Option<IpAddr> {
+        self.doubt?.host
+    }
+
+    /// Since when it has been suspected, or one host has.
     pub fn since(&self) -> Option<Instant> {
         self.doubt.map(|d| d.since)
     }
@@ -183,7 +220,8 @@ impl Silence {
     /// There is something new to ask with, or to hope for: the next probe need not wait longer than
     /// the first ones did.
     pub fn hasten(&mut self, now: Instant) {
-        if let Some(d) = &mut self.doubt {
+        // Words of others say nothing of a host that is silent alone.
+        if let Some(d) = self.doubt.as_mut().filter(|d| d.host.is_none()) {
             d.probe_at = d.probe_at.min((d.probed_at + d.apart).max(now));
         }
     }
@@ -191,7 +229,7 @@ impl Silence {
 
 /// Whether these are two hosts. One has as many addresses as it likes: of both families, and all of
 /// an IPv6 subnet (RFC 4291 section 2.5.4).
-fn are_apart(a: IpAddr, b: IpAddr) -> bool {
+pub(crate) fn are_apart(a: IpAddr, b: IpAddr) -> bool {
     match (a, b) {
         (IpAddr::V4(a), IpAddr::V4(b)) => a != b,
         (IpAddr::V6(a), IpAddr::V6(b)) => a.octets()[..8] != b.octets()[..8],
@@ -211,16 +249,26 @@ mod tests {
     fn expired(host: u8, of_gateway: bool) -> Expired {
         let (after, apart) = (Duration::from_millis(300), Duration::from_millis(200));
         let host = IpAddr::from(Ipv4Addr::new(10, 0, 0, host));
-        Expired { after, host, of_gateway, is_lossy: false, is_dense: of_gateway, apart }
+        Expired {
+            after,
+            host,
+            of_gateway,
+            is_lossy: false,
+            is_dense: of_gateway,
+            apart,
+            apart_alone: Some(apart),
+        }
     }
 
     #[test]
     fn one_host_alone_is_no_evidence_and_two_are() {
         let mut s = Silence::default();
         assert!(!s.note(at(1_000), &expired(1, false)) && !s.note(at(2_000), &expired(1, false)));
+        assert_eq!(s.host(), Some(expired(1, false).host), "it is asked");
         assert!(s.note(at(2_100), &expired(2, false)));
+        assert_eq!(s.host(), None);
         assert_eq!((s.since(), s.probe_at()), (Some(at(2_100)), Some(at(2_300))));
-        assert!(s.end(at(2_250)) && !s.end(at(2_260)));
+        assert!(s.end(at(2_250)).is_some() && s.end(at(2_260)).is_none());
         // An answer makes hosts that were silent before their own matter.
         assert!(!s.note(at(3_000), &expired(2, false)));
     }

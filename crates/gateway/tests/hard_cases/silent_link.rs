@@ -482,6 +482,63 @@ fn who_plays_a_gateway_and_is_silent_does_not_ask_for_all() {
     assert_eq!(link_state(&mut t), "up");
 }
 
+/// One gateway, and what is under way to hosts at these addresses, one connection each. All have
+/// answered once.
+fn hosts_behind_a_link(rate_bps: Option<u64>, hosts: &[&str]) -> Script {
+    let mut t = Script::with(|s| s.link = Some(link(rate_bps)));
+    for (port, to) in PORTS.into_iter().zip(hosts) {
+        let of = format!("{{port {port}{to}}}");
+        t.play(&format!(
+            "a > S 0 win 65535 <mss 1460,sackOK,ws 7> {of}\n ~50\n drop
+             b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7> {of}\n drop
+             a > . 1 ack 1 {of}\n drop
+             a > P. 1:101 ack 1 {of}\n ~50\n drop
+             b > . 1 ack 101 {of}\n ~10\n drop"
+        ));
+    }
+    t
+}
+
+/// Who can say whether the only host is off, or its link away? It is asked as a link is, and goes on
+/// as soon as it is heard, with all its connections.
+#[test]
+fn one_host_alone_is_asked_all_the_time_and_goes_on_at_once() {
+    for rate_bps in [Some(8_000_000), None] {
+        let mut t = hosts_behind_a_link(rate_bps, &["", ""]);
+        for port in &PORTS[..2] {
+            t.play(&format!("a > P. 101:201 ack 1 {{port {port}}}\n ~10\n drop"));
+        }
+        t.play("~30000\n drop");
+        assert_eq!(link_state(&mut t), "up", "nothing is known of the link");
+        // 30 s of silence: the next question is not 30 s away.
+        t.play("~1500");
+        let asked: Vec<u16> = t.take(Host::B).iter().map(|s| s.port).collect();
+        assert!(!asked.is_empty() && asked.len() <= 6, "{asked:?}");
+        t.play("~1500\n drop");
+        t.play(&format!("b > . 1 ack 201 {{port {}}}\n ~10", PORTS[0]));
+        let said: Vec<_> = t.take(Host::B).iter().map(|s| (s.port, s.seq)).collect();
+        let is_its = !said.is_empty() && said.iter().all(|said| *said == (PORTS[1], 101));
+        assert!(is_its, "{rate_bps:?}: the other one goes on at once, {said:?}");
+    }
+}
+
+/// A host that is off is not asked for ever as often as a link, where others are answered.
+#[test]
+fn a_host_that_is_off_while_others_are_answered_backs_off() {
+    let mut t = hosts_behind_a_link(Some(8_000_000), &["", ""]);
+    t.play(&format!("a > P. 101:201 ack 1 {{port {}}}\n ~10\n drop", PORTS[0]));
+    let (mut at, mut asked) = (101, 0);
+    for _ in 0..600 {
+        t.play(&format!("a > P. {at}:{} ack 1 {{port {}}}\n ~50", at + 100, PORTS[1]));
+        asked += t.take(Host::B).iter().filter(|s| s.port == PORTS[0]).count();
+        at += 100;
+        t.play(&format!("drop\n b > . 1 ack {at} {{port {}}}\n ~50", PORTS[1]));
+        asked += t.take(Host::B).iter().filter(|s| s.port == PORTS[0]).count();
+        t.play("drop");
+    }
+    assert!(asked <= 9, "{asked} in a minute");
+}
+
 #[test]
 fn a_link_that_swallows_large_segments_only_is_not_silent() {
     for ports in [&PORTS[..1], &PORTS] {

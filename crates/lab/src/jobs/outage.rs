@@ -1,12 +1,12 @@
-//! `outage`: one connection, and a link that is away once. What is under way then is to live, and
-//! to go on as soon as the link is back.
+//! `outage`: one connection, or many (`flows`), and a link that is away once. What is under way then
+//! is to live, and to go on as soon as the link is back.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use farlink_sim::rng::Rng;
 
-use super::{Client, Done, Exchange, Job, Task};
+use super::{Client, Done, Exchange, Job, Task, say};
 use crate::report::Measured;
 use crate::scenario::Cell;
 use crate::settings::Mode;
@@ -25,6 +25,10 @@ const LATER: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(300);
 /// A longer outage takes a day of virtual time.
 const OUTAGE_MAX_S: u64 = 86_400;
+/// Many connections are opened one after the other in this time.
+const OPEN_WITHIN: Duration = Duration::from_millis(1_400);
+/// So many are simulated at most.
+const FLOWS_MAX: u64 = 10_000;
 /// What is asked, and answered.
 const QUESTION_BYTES: u64 = 100;
 const ANSWER_BYTES: u64 = 1_000;
@@ -109,17 +113,21 @@ enum When {
     Asking,
     /// The client asks shortly before the link is back.
     AskingLate,
+    /// The client asks at some moment while the link is away, each connection at its own, and gets
+    /// as much back: a message on a websocket.
+    Echo,
     /// The client ends it while the link is away.
     Closing,
 }
 
 impl When {
-    const ALL: [(&str, Self); 6] = [
+    const ALL: [(&str, Self); 7] = [
         ("opening", Self::Opening),
         ("transfer", Self::Transfer),
         ("idle", Self::Idle),
         ("asking", Self::Asking),
         ("asking-late", Self::AskingLate),
+        ("echo", Self::Echo),
         ("closing", Self::Closing),
     ];
 
@@ -147,8 +155,25 @@ fn of(cell: &Cell) -> Result<Outage> {
     Ok(Outage { from: AWAY_FROM, until, is_announced: cell.is_announced(), kill: None })
 }
 
-/// The connection of a cell.
+/// The connections of a cell: one, or as many as its `flows` says.
 pub(super) fn jobs(cell: &Cell, seed: u64) -> Result<Vec<Job>> {
+    let flows = cell.number("flows", 1);
+    if !(1..=FLOWS_MAX).contains(&flows) {
+        bail!("flows = {flows}: 1 to {FLOWS_MAX}");
+    }
+    let mut rng = Rng::new(seed, "many connections");
+    let mut jobs = Vec::new();
+    for number in 0..flows {
+        let later = OPEN_WITHIN * u32::try_from(number)? / u32::try_from(flows)?;
+        let mut job = job(cell, seed, (&mut rng, later))?;
+        job.start += later;
+        jobs.push(job);
+    }
+    Ok(jobs)
+}
+
+/// One of them, which is opened so much later than the first.
+fn job(cell: &Cell, seed: u64, (rng, later): (&mut Rng, Duration)) -> Result<Job> {
     let outage = of_seed(cell, seed)?;
     let when = When::of(cell)?;
     if when != When::Transfer && outage.kill.is_some() {
@@ -177,25 +202,40 @@ pub(super) fn jobs(cell: &Cell, seed: u64) -> Result<Vec<Job>> {
         When::Idle => (BEGIN, twice(outage.until + LATER)),
         When::Asking => (BEGIN, twice(outage.from + LATER)),
         When::AskingLate => (BEGIN, twice(outage.until.saturating_sub(LATER))),
+        When::Echo => {
+            let [from, until] = [outage.from, outage.until].map(|at| u64::try_from(at.as_micros()));
+            let asked = Duration::from_micros(rng.range(from?, until?));
+            let echo = |wait| Exchange { down_bytes: QUESTION_BYTES, ..ask(wait) };
+            let exchanges = vec![echo(Duration::ZERO), echo(asked.saturating_sub(ready + later))];
+            (BEGIN, Task::Dialogue { exchanges, linger: Duration::ZERO })
+        }
         When::Closing => (BEGIN, once((outage.from + LATER).saturating_sub(ready))),
     };
-    Ok(vec![Job { class: "connection", client: Client::First, start, task }])
+    Ok(Job { class: "connection", client: Client::First, start, task })
 }
 
 /// What the outage came to. `progress_s`: when the first payload byte arrived after the link was
 /// back, counted as the outage is.
-pub(super) fn measure(cell: &Cell, jobs: &[Job], done: &[Done], progress_s: Option<f64>) -> Result<Measured> {
+pub(super) fn measure(
+    cell: &Cell,
+    jobs: &[Job],
+    dones: &[Done],
+    progress_s: Option<f64>,
+) -> Result<Measured> {
     let outage = of(cell)?;
     let when = When::of(cell)?;
-    let (Some(job), Some(done)) = (jobs.first(), done.first()) else { bail!("no job") };
+    let (Some(job), Some(done)) = (jobs.first(), dones.first()) else { bail!("no job") };
     let back_s = outage.until.as_secs_f64();
     let since_back = |seconds: f64| job.start.as_secs_f64() + seconds - back_s;
+    if when == When::Echo {
+        return Ok(echoes(jobs, dones, back_s));
+    }
     let mut measured = Measured { seconds: done.seconds, ..Measured::default() };
     let resumed_s = match when {
         When::Transfer => progress_s.map(|at| at - back_s),
         When::Idle => done.answers.last().copied(),
         When::Closing => done.ended_seconds.map(since_back),
-        When::Opening | When::Asking | When::AskingLate => Some(since_back(done.seconds)),
+        When::Opening | When::Asking | When::AskingLate | When::Echo => Some(since_back(done.seconds)),
     };
     if let Some(resumed_s) = resumed_s {
         measured.metric("resumed_seconds", resumed_s);
@@ -204,6 +244,19 @@ pub(super) fn measure(cell: &Cell, jobs: &[Job], done: &[Done], progress_s: Opti
         measured.metric("transfers_reset", if done.resets > 0 { 1.0 } else { 0.0 });
     }
     Ok(measured)
+}
+
+/// How long echoes took, counted from the return of the link where they were asked for before.
+fn echoes(jobs: &[Job], dones: &[Done], back_s: f64) -> Measured {
+    let mut measured = Measured::default();
+    let waits = jobs.iter().zip(dones).filter_map(|(job, done)| {
+        let answered_s = job.start.as_secs_f64() + done.seconds;
+        let asked_s = answered_s - done.answers.get(1)?;
+        Some(answered_s - asked_s.max(back_s))
+    });
+    say(&mut measured, "echo", &waits.collect::<Vec<_>>());
+    measured.seconds = dones.iter().map(|done| done.seconds).fold(0.0, f64::max);
+    measured
 }
 
 #[cfg(test)]
