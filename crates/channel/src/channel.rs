@@ -31,6 +31,8 @@ pub struct Channel<P> {
     flight: Flight<P>,
     /// The latest delivery that jitter has to keep behind.
     last_due: Instant,
+    /// No packet takes less.
+    least_delay: Duration,
     stats: Stats,
     carried: Carried,
 }
@@ -48,6 +50,7 @@ impl<P: Payload> Channel<P> {
             winker: config.wink.map(|wink| Winker::new(&wink, config.start, seed)),
             flight: Flight::default(),
             last_due: Instant::ZERO,
+            least_delay: config.least_delay(),
             stats: Stats::default(),
             carried: Carried::default(),
             config,
@@ -86,7 +89,7 @@ impl<P: Payload> Channel<P> {
     /// what waits can never leave.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let after = if self.line.is_shared() { Duration::ZERO } else { self.config.delay };
+        let after = if self.line.is_shared() { Duration::ZERO } else { self.least_delay };
         let after = if self.behind.is_some() { Duration::ZERO } else { after };
         let departing = self.line.next_departure(&self.config).map(|at| at + after);
         let behind = self.behind.as_ref().and_then(|(line, config)| line.next_departure(config));
@@ -108,6 +111,7 @@ impl<P: Payload> Channel<P> {
         if config.wink != self.config.wink || config.start != self.config.start {
             self.winker = config.wink.map(|wink| Winker::new(&wink, config.start, self.seed));
         }
+        self.least_delay = config.least_delay();
         self.config = config;
     }
 
@@ -232,14 +236,15 @@ impl<P: Payload> Channel<P> {
             let at = end.since(self.config.start);
             self.carried.acknowledges(at, packet.ip_packet(), number, self.config.shims());
         }
-        let fate = self.impairments.draw(&self.config, len_bytes, look.is_fragment());
+        let loss = self.config.loss_at(end);
+        let fate = self.impairments.draw(&self.config, loss, (len_bytes, look.is_fragment()));
         let extra = if fate.reordered { self.config.reorder_extra } else { Duration::ZERO };
-        let mut due = end + self.config.delay + fate.jitter;
+        let mut due = end + self.config.delay_at(end) + fate.jitter;
         if self.config.jitter_keeps_order {
             due = due.max(self.last_due);
             self.last_due = due;
         }
-        due += extra;
+        due = self.config.end_of_frame(due + extra);
 
         let winked =
             self.winker.as_mut().is_some_and(|winker| match self.config.wink.map(|wink| wink.side) {

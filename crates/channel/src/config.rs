@@ -45,8 +45,15 @@ pub struct ChannelConfig {
     pub corrupt: f64,
     /// Uniform extra delay, from zero to this.
     pub jitter: Duration,
-    /// Jitter does not reorder: a packet waits for the one before.
+    /// Neither jitter nor a delay that falls reorders: a packet waits for the one before.
     pub jitter_keeps_order: bool,
+    /// Packets leave the far end only at the ends of frames of this length, as on a medium that is
+    /// shared by time; zero: at any time.
+    pub jitter_frame: Duration,
+    /// One-way delays over time, in order of time; they override `delay`.
+    pub delay_changes: Vec<DelayChange>,
+    /// Independent packet losses from given times on, in order of time; they override `loss`.
+    pub loss_changes: Vec<LossChange>,
     /// The link comes and goes at random.
     pub wink: Option<Wink>,
     /// When the link is there at all, in order of time; empty: always.
@@ -57,6 +64,10 @@ pub struct ChannelConfig {
     pub contact_hold: bool,
     /// Rates from given times on, in order of time; they override `rate_bps`.
     pub rate_changes: Vec<RateChange>,
+    /// The rate is asked for; `rate_bps` and its changes are upper bounds then.
+    pub demand: Option<Demand>,
+    /// A medium that both directions share is free for the other one only so long after a packet.
+    pub turnaround: Duration,
     /// The queue before the line is controlled by XCP.
     pub xcp: Option<XcpRouter>,
     /// What becomes of the words of XCP behind the line.
@@ -164,6 +175,7 @@ impl ChannelConfig {
             ("gilbert_elliott.loss_good", ge.map(|g| g.loss_good)),
             ("gilbert_elliott.loss_bad", ge.map(|g| g.loss_bad)),
             ("wink.p", self.wink.map(|w| w.p)),
+            ("loss_changes", self.loss_changes.iter().map(|c| c.loss).find(|p| !(0.0..=1.0).contains(p))),
         ];
         for (field, p) in probabilities {
             if p.is_some_and(|p| !(0.0..=1.0).contains(&p)) {
@@ -189,6 +201,23 @@ impl ChannelConfig {
                 "within contact_period",
             ),
             (!self.rate_changes.is_sorted_by_key(|c| c.at), "rate_changes", "in order of time"),
+            (!self.loss_changes.is_sorted_by_key(|c| c.at), "loss_changes", "in order of time"),
+            (
+                self.delay_changes.iter().any(|c| c.until < c.at)
+                    || self
+                        .delay_changes
+                        .iter()
+                        .zip(self.delay_changes.iter().skip(1))
+                        .any(|(a, b)| b.at < a.until),
+                "delay_changes",
+                "in order of time, and each over before the next begins",
+            ),
+            (
+                self.demand
+                    .is_some_and(|d| d.latency.is_zero() || d.most_bps == 0 || d.least_bps > d.most_bps),
+                "demand",
+                "the least rate, the most, which is above zero, and a time from asking to getting above zero",
+            ),
         ];
         match rules.into_iter().find(|(broken, ..)| *broken) {
             Some((_, field, allowed)) => Err(Invalid { field, allowed }),
@@ -196,11 +225,13 @@ impl ChannelConfig {
         }
     }
 
-    /// Whether the link is always there and always as fast: it neither winks nor follows a
-    /// schedule.
+    /// Whether the link is always there and always as fast, near and good: it neither winks nor
+    /// follows a schedule.
     #[must_use]
     pub fn is_steady(&self) -> bool {
-        self.wink.is_none() && self.contact_plan.is_empty() && self.rate_changes.is_empty()
+        let has_changes =
+            !(self.rate_changes.is_empty() && self.delay_changes.is_empty() && self.loss_changes.is_empty());
+        self.wink.is_none() && self.contact_plan.is_empty() && !has_changes
     }
 }
 
@@ -262,6 +293,37 @@ pub struct RateChange {
     pub at: Duration,
     /// The rate in bits per second.
     pub rate_bps: u64,
+}
+
+/// A delay that holds from a time on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DelayChange {
+    /// From when on it changes, since the start.
+    pub at: Duration,
+    /// When it has changed: in between it goes there on a straight line. The same as `at`: a step.
+    pub until: Duration,
+    /// The one-way delay.
+    pub delay: Duration,
+}
+
+/// A loss that holds from a time on.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct LossChange {
+    /// From when on, since the start.
+    pub at: Duration,
+    /// Independent packet loss probability.
+    pub loss: f64,
+}
+
+/// Capacity that is assigned by demand (`demand.rs` says how).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Demand {
+    /// What is there unasked, bits per second.
+    pub least_bps: u64,
+    /// The most that there is, bits per second.
+    pub most_bps: u64,
+    /// Time from asking to getting.
+    pub latency: Duration,
 }
 
 /// Counters of one channel since it was made.

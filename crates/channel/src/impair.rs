@@ -46,12 +46,18 @@ impl Impairments {
         }
     }
 
-    /// Draws for one packet. What is switched off is not drawn; what is on is drawn whether or not
-    /// the packet is lost already.
-    pub(crate) fn draw(&mut self, config: &ChannelConfig, len_bytes: usize, is_fragment: bool) -> Fate {
+    /// Draws for one packet of a length, perhaps a fragment, where `loss` is its independent loss.
+    /// What is switched off is not drawn; what is on is drawn whether or not the packet is lost
+    /// already.
+    pub(crate) fn draw(
+        &mut self,
+        config: &ChannelConfig,
+        loss: f64,
+        (len_bytes, is_fragment): (usize, bool),
+    ) -> Fate {
         let mut fate = Fate::default();
-        if config.loss > 0.0 {
-            fate.lost = self.loss.chance(config.loss);
+        if loss > 0.0 {
+            fate.lost = self.loss.chance(loss);
         }
         if config.fragment_loss > 0.0 && is_fragment {
             fate.lost |= self.fragment_loss.chance(config.fragment_loss);

@@ -12,6 +12,8 @@
 //! - `waiting.rs` the queue, or the queues: XCP traffic may have its own
 //! - `line.rs` serialisation; `medium.rs` both directions on one medium; `schedule.rs`
 //!   rates and contacts over time
+//! - `delays.rs` delays and losses over time, and frames; `demand.rs` capacity that is asked for;
+//!   `phases.rs` satellites that take turns; `trace.rs` recorded links
 //! - `look.rs` acknowledgements and fragments, and what a firewall thinks of them
 //! - `impair.rs` who is lost, doubled, damaged, delayed; `wink.rs` when the link winks; `random.rs`
 //!   the streams
@@ -34,6 +36,8 @@ mod carried;
 mod channel;
 mod config;
 mod control;
+mod delays;
+mod demand;
 mod flight;
 mod harm;
 mod impair;
@@ -42,20 +46,24 @@ mod look;
 mod medium;
 mod payload;
 mod perfect;
+mod phases;
 mod random;
 mod schedule;
 pub mod text;
+mod trace;
 mod waiting;
 mod wink;
 
 pub use carried::{CARRIED_INTERVAL_MS, Carried, DATA_BYTES_MIN, OfConnection};
 pub use channel::Channel;
 pub use config::{
-    Behind, ChannelConfig, Contact, Firewall, GilbertElliott, Invalid, RateChange, Stats, Wink, WinkSide,
-    XcpHarm, XcpRouter,
+    Behind, ChannelConfig, Contact, DelayChange, Demand, Firewall, GilbertElliott, Invalid, LossChange,
+    RateChange, Stats, Wink, WinkSide, XcpHarm, XcpRouter,
 };
 pub use medium::Medium;
 pub use payload::Payload;
 pub use perfect::perfect_arrival;
+pub use phases::{Phases, Planned};
+pub use trace::{Trace, parse_trace};
 
 pub use farlink_xcp::Weights;

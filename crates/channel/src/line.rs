@@ -5,7 +5,8 @@ use farlink_xcp::Kind;
 
 use crate::config::ChannelConfig;
 use crate::control::Control;
-use crate::medium::Medium;
+use crate::demand::Asked;
+use crate::medium::{Medium, Side};
 use crate::payload::Payload;
 use crate::schedule::{Section, section};
 use crate::waiting::Waiting;
@@ -26,7 +27,9 @@ pub(crate) struct Line<P> {
     fraction: u64,
     section: Section,
     /// It is shared with the other direction.
-    medium: Option<Medium>,
+    medium: Option<(Medium, Side)>,
+    /// Its rate is asked for.
+    asked: Option<Asked>,
     /// Its queue is controlled by XCP.
     control: Option<Control>,
 }
@@ -65,20 +68,23 @@ enum Next {
 
 impl<P: Payload> Line<P> {
     pub(crate) fn new(config: &ChannelConfig) -> Self {
+        let asked = config.demand.map(|demand| Asked::new(Instant::ZERO, demand));
+        let first = section(config, Instant::ZERO);
         Self {
             waiting: Waiting::new(Instant::ZERO, config),
             current: None,
             clock: Instant::ZERO,
             fraction: 0,
-            section: section(config, Instant::ZERO),
+            section: asked.as_ref().map_or(first, |asked| asked.limit(Instant::ZERO, first)),
             medium: None,
+            asked,
             control: Control::new(config.start, config, config.rate_bps),
         }
     }
 
     /// From the next packet on the line is shared.
     pub(crate) fn share(&mut self, medium: &Medium) {
-        self.medium = Some(medium.clone());
+        self.medium = Some((medium.clone(), medium.join()));
         if let Some(control) = &mut self.control {
             control.share();
         }
@@ -101,9 +107,13 @@ impl<P: Payload> Line<P> {
     /// drops: it, or others.
     pub(crate) fn push(&mut self, now: Instant, mut packet: P, config: &ChannelConfig) -> usize {
         let (mut kind, mut plain_part) = (Kind::Plain, 1.0);
+        self.follow_demand(now, config);
+        if let Some(asked) = &mut self.asked {
+            asked.arrive(bits(&packet, config));
+        }
+        let is_stale = self.section.until.is_some_and(|until| until <= now);
+        let section = if is_stale { self.section_at(now, config) } else { self.section };
         if let Some(control) = &mut self.control {
-            let is_stale = self.section.until.is_some_and(|until| until <= now);
-            let section = if is_stale { section(config, now) } else { self.section };
             control.follow(section.rate_bps);
             kind = control.arrive(now, &mut packet, self.waiting.backlog());
             plain_part = control.plain_part();
@@ -154,7 +164,10 @@ impl<P: Payload> Line<P> {
         if self.clock < now {
             self.progress(now, old);
         }
-        self.section = section(new, self.clock);
+        if old.demand != new.demand {
+            self.asked = new.demand.map(|demand| Asked::new(now, demand));
+        }
+        self.section = self.section_at(self.clock, new);
         self.fraction = 0;
         if (old.xcp, old.xcp_protocol) != (new.xcp, new.xcp_protocol) {
             self.control = Control::new(now, new, self.section.rate_bps);
@@ -174,12 +187,13 @@ impl<P: Payload> Line<P> {
 
     fn start(&mut self, mut packet: P, config: &ChannelConfig) {
         let left_bits = bits(&packet, config);
-        if let Some(medium) = &self.medium {
-            let begin = medium.take(self.clock, |begin| end_of(begin, left_bits, config));
+        if let Some((medium, side)) = &self.medium {
+            let end = |begin| end_of(begin, left_bits, config);
+            let begin = medium.take(*side, self.clock, config.turnaround, end);
             if begin > self.clock {
                 self.clock = begin;
                 self.fraction = 0;
-                self.section = section(config, begin);
+                self.section = self.section_at(begin, config);
             }
         }
         let mut is_xcp = false;
@@ -190,10 +204,26 @@ impl<P: Payload> Line<P> {
         self.current = Some(Current { packet, begin: self.clock, left_bits, missed_contact: false, is_xcp });
     }
 
+    /// What holds at this time, with what was asked for.
+    fn section_at(&self, at: Instant, config: &ChannelConfig) -> Section {
+        let section = section(config, at);
+        self.asked.as_ref().map_or(section, |asked| asked.limit(at, section))
+    }
+
+    /// Frames of a line whose rate is asked for have ended until now.
+    fn follow_demand(&mut self, now: Instant, config: &ChannelConfig) {
+        let Some(asked) = &mut self.asked else { return };
+        let overhead = u64::from(config.overhead_bytes).saturating_mul(self.waiting.packets() as u64);
+        let waiting_bits = (self.waiting.bytes() as u64).saturating_add(overhead).saturating_mul(8);
+        let current_bits = self.current.as_ref().map_or(0, |current| current.left_bits);
+        asked.follow(now, waiting_bits.saturating_add(current_bits));
+    }
+
     /// Brings the section up to the clock.
     fn refresh(&mut self, config: &ChannelConfig) {
         if self.section.until.is_some_and(|until| until <= self.clock) {
-            self.section = section(config, self.clock);
+            self.follow_demand(self.clock, config);
+            self.section = self.section_at(self.clock, config);
         }
         if let Some(current) = &mut self.current {
             current.missed_contact |= !self.section.open && !config.contact_hold;
@@ -202,7 +232,7 @@ impl<P: Payload> Line<P> {
 
     fn next(&self, config: &ChannelConfig) -> Next {
         let stale = self.section.until.is_some_and(|until| until <= self.clock);
-        let section = if stale { section(config, self.clock) } else { self.section };
+        let section = if stale { self.section_at(self.clock, config) } else { self.section };
         let change = section.until.map_or(Next::Never, Next::Change);
         let Some(current) = &self.current else { return Next::Never };
         if !section.open && config.contact_hold {

@@ -16,6 +16,7 @@ pub(crate) enum Use {
     Wink = 8,
     Harm = 9,
     FragmentLoss = 10,
+    Phase = 11,
 }
 
 /// One stream.

@@ -82,3 +82,19 @@ fn rates_and_contacts_change_below_a_packet() {
     assert_eq!(there, [(11, 0)]);
     assert_eq!(back.last(), Some(&(13, 1)), "{back:?}");
 }
+
+#[test]
+fn each_change_of_direction_takes_the_time_to_turn_round() {
+    let turning = |delay_ms: u64| ChannelConfig { turnaround: ms(100), ..fast(delay_ms) };
+    let all = burst(3, 1500);
+    let [there, back] = run([turning(0), turning(0)], [&all, &all]);
+    assert_eq!(there, [(1, 0), (203, 1), (405, 2)]);
+    assert_eq!(back, [(102, 0), (304, 1), (506, 2)]);
+    // One alone has no one to turn round for, however long nobody sends.
+    let alone = [(0, packet(0, 1500)), (0, packet(1, 1500)), (50, packet(2, 1500))];
+    let answer = [(500, packet(0, 1500))];
+    let [there, back] = run([turning(0), turning(0)], [&alone, &answer]);
+    assert_eq!(there, [(1, 0), (2, 1), (51, 2)]);
+    // The medium turned long ago.
+    assert_eq!(back, [(501, 0)]);
+}

@@ -60,10 +60,10 @@ pub fn config_text(topology: &Topology, node: usize, lab: &Settings, socket: &Pa
         let name = topology.interface(node, link.neighbour)?.name;
         text.push_str(&format!("\n[[link]]\ninterface = \"{name}\"\n"));
         let rate = if link.sends_up { lab.up_bps() } else { lab.rate_bps };
-        if lab.rate_known && rate > 0 {
-            text.push_str(&format!("rate_bps = {rate}\n"));
+        if let Some(told) = lab.told_bps(&topology.nodes[node].name, rate) {
+            text.push_str(&format!("rate_bps = {told}\n"));
             let rate_in = if link.sends_up { lab.rate_bps } else { lab.up_bps() };
-            if rate_in != rate && rate_in > 0 {
+            if lab.rate_in_known && rate_in != told && rate_in > 0 {
                 text.push_str(&format!("rate_in = \"{rate_in} bit/s\"\n"));
             }
             if lab.duplex == Duplex::Half {
@@ -255,6 +255,17 @@ mod tests {
         assert_eq!(gw2["interface"][0]["name"].as_str(), Some("to-server"));
         assert_eq!(gw1["limits"]["pool_bytes"].as_integer(), Some(4_000_000));
         assert!(gw2["link"][0].get("initial_window_segments").is_none());
+        lab.rate_in_known = false;
+        for gateway in ["gw1", "gw2"] {
+            let link = &of(gateway, &lab)["link"][0];
+            assert!(link.get("rate_bps").is_some() && link.get("rate_in").is_none(), "{link}");
+        }
+        lab.set_all(["told_rates=gw1=32k gw2=none", "rate_in_known=true"]).unwrap();
+        assert_eq!(of("gw1", &lab)["link"][0]["rate_bps"].as_integer(), Some(32_000));
+        assert_eq!(of("gw1", &lab)["link"][0]["rate_in"].as_str(), Some("8000000 bit/s"));
+        let silent = &of("gw2", &lab)["link"][0];
+        assert!(silent.get("rate_bps").is_none() && silent.get("rate_in").is_none(), "{silent}");
+        lab.told_rates_bps.clear();
         lab.link_iw = 4;
         assert_eq!(of("gw2", &lab)["link"][0]["initial_window_segments"].as_integer(), Some(4));
         lab.rate_known = false;

@@ -234,6 +234,11 @@ pub struct Settings {
     pub cc_window_bytes: Option<u64>,
     /// Whether the gateways are told the link's rate.
     pub rate_known: bool,
+    /// Whether they are told the rate of what comes in by it, where that is another one.
+    pub rate_in_known: bool,
+    /// The rates that single gateways are told in place of the link's, bit/s, by the name of their
+    /// node; 0: none.
+    pub told_rates_bps: BTreeMap<String, u64>,
     /// Whether the gateways are told the link's round trip.
     pub rtt_known: bool,
     /// What gateways do with connections.
@@ -346,6 +351,8 @@ impl Default for Settings {
             cc: String::new(),
             cc_window_bytes: None,
             rate_known: true,
+            rate_in_known: true,
+            told_rates_bps: BTreeMap::new(),
             rtt_known: true,
             mode: Mode::Split,
             modes: BTreeMap::new(),
@@ -408,6 +415,14 @@ impl Settings {
     #[must_use]
     pub fn has_custody(&self) -> bool {
         [self.mode].iter().chain(self.modes.values()).any(|mode| *mode == Mode::Custody)
+    }
+
+    /// The rate that the gateway of this name is told of a link that carries so much, bit/s; `None`:
+    /// none.
+    #[must_use]
+    pub fn told_bps(&self, gateway: &str, link_bps: u64) -> Option<u64> {
+        let of_link = if self.rate_known { link_bps } else { 0 };
+        Some(self.told_rates_bps.get(gateway).copied().unwrap_or(of_link)).filter(|bps| *bps > 0)
     }
 
     /// Congestion control of the host of this name.
@@ -549,6 +564,8 @@ mod tests {
             ("duplex=both", "full or half"),
             ("eth_rates=20M", "`20M` has no name; rates by name"),
             ("eth_rates=eth1=20parsec", "unknown unit `parsec`; rates by name"),
+            ("told_rates=32k", "`32k` names no gateway; rates by gateway"),
+            ("told_rates=gw1=much", "rates by gateway such as"),
             ("cc=bbr9", "known are reno, cubic"),
         ] {
             let text = s.set_all([pair]).unwrap_err().to_string();

@@ -74,7 +74,7 @@ const fn of_lab(key: &'static str, means: &'static str, value: Value) -> Setting
 }
 
 /// All that can be said about a laboratory.
-pub static SETTINGS: [Setting; 76] = [
+pub static SETTINGS: [Setting; 78] = [
     of_link("rate", "rate towards the client; 0 is unlimited", Rate(|s, bps| s.rate_bps = bps)),
     of_link("rate_up", "rate towards the server [as rate]", Rate(|s, bps| s.rate_up_bps = Some(bps))),
     of_link("rtt", "round-trip time", Time(|s, ms| s.rtt_ms = ms)),
@@ -206,6 +206,12 @@ pub static SETTINGS: [Setting; 76] = [
         OneOf("client|server", |s, word| choice(word).map(|at| s.gateway_at = at)),
     ),
     of_lab("rate_known", "gateways are told the link's rate", Switch(|s, on| s.rate_known = on)),
+    of_lab("rate_in_known", "and that of what comes in by it", Switch(|s, on| s.rate_in_known = on)),
+    of_lab(
+        "told_rates",
+        "what single gateways are told in place of the link's rate",
+        Read("'gw1=32k gw2=none'", set_told_rates),
+    ),
     of_lab("rtt_known", "and its round-trip time", Switch(|s, on| s.rtt_known = on)),
     of_lab("cc", "gateways' congestion control on the link", Read("NAME", set_cc)),
     of_lab(
@@ -332,6 +338,19 @@ fn set_keepalive(settings: &mut Settings, text: &str) -> Result<(), String> {
     let numbers: Option<Vec<u64>> = text.split('/').map(|n| n.parse().ok().filter(|n| *n > 0)).collect();
     let numbers = numbers.and_then(|n| <[u64; 3]>::try_from(n).ok());
     settings.keepalive = Some(numbers.ok_or("three numbers such as `7200/75/9` expected")?);
+    Ok(())
+}
+
+fn set_told_rates(settings: &mut Settings, text: &str) -> Result<(), String> {
+    const EXPECTED: &str = "rates by gateway such as `gw1=32k gw2=none` expected";
+    let rate = |pair: &str| {
+        let named = pair.split_once('=').filter(|(name, _)| name.starts_with("gw"));
+        let (name, rate) = named.ok_or_else(|| format!("`{pair}` names no gateway; {EXPECTED}"))?;
+        let none = (rate == "none").then_some(0);
+        let bps = none.map_or_else(|| quantity::rate_bps(rate, Bare::Base), Ok);
+        Ok((name.to_owned(), bps.map_err(|wrong| format!("{wrong}; {EXPECTED}"))?))
+    };
+    settings.told_rates_bps = text.split_whitespace().map(rate).collect::<Result<_, String>>()?;
     Ok(())
 }
 
@@ -537,7 +556,8 @@ mod tests {
             };
             let (before, mut after) = (Settings::default(), Settings::default());
             setting.set(&mut after, example).unwrap_or_else(|e| panic!("{}={example}: {e}", setting.key));
-            let of_default = ["jitter_keeps_order", "rate_known", "rtt_known", "gateway_at", "gateways"];
+            let of_default =
+                ["jitter_keeps_order", "rate_known", "rate_in_known", "rtt_known", "gateway_at", "gateways"];
             assert!(after != before || of_default.contains(&setting.key), "{} changes nothing", setting.key);
             if !matches!(setting.value, Text(_)) {
                 let wrong = setting.set(&mut after.clone(), "never").unwrap_err();

@@ -24,6 +24,8 @@ const SYN_TIMEOUT: Duration = Duration::from_secs(1);
 const WRITE_BYTES: u64 = 64 << 10;
 /// Linux `net.ipv4.tcp_invalid_ratelimit`.
 const ODD_ANSWERS_APART: Duration = Duration::from_millis(500);
+/// A stamp is not believed to be older (Linux `tcp_rtt_tsopt_us`).
+const STAMP_AGE_MAX_MS: u32 = 2_147_483;
 /// Linux `tcp_min_snd_mss`, without options.
 const MIN_SEND_MSS: u32 = 28;
 /// By so much an acknowledgement may be overtaken by a younger one: about a retransmission timeout.
@@ -352,6 +354,15 @@ impl Conn {
             return;
         }
         if let Ok(offset) = u64::try_from(offset) {
+            if let Some(t) = s.options.timestamps.filter(|t| self.timestamps && t.ecr != 0) {
+                let ago_ms = self.clock_ms(now).wrapping_sub(t.ecr);
+                let ago = if ago_ms < STAMP_AGE_MAX_MS {
+                    Duration::from_millis(ago_ms.into())
+                } else {
+                    Duration::ZERO
+                };
+                self.rx.echo(s.payload_len, t.ecr, ago);
+            }
             self.rx.take(now, offset, s.payload(packet), s.flags.fin());
         } else {
             self.rx.ack_now = true;

@@ -248,8 +248,7 @@ impl LinuxHost {
             task.ask_at = Some((now + wait).max(Instant::ZERO + transfer.ask_at));
         }
         if conn.rx.is_readable() && task.stops_until.is_none_or(|until| until <= now) {
-            let rtt = conn.tx.rtt.srtt;
-            conn.rx.read(now, rtt, &mut self.scratch);
+            conn.rx.read(now, &mut self.scratch);
             task.moved = now;
             let stream = Stream::new(remote, local, conn.irs.0);
             if let Some(at) = stream.first_difference(task.read, &self.scratch) {

@@ -524,8 +524,7 @@ impl Simulated {
                 }
                 Some(receiver) => {
                     receiver.receive(now, &s, &packet);
-                    let rtt = receiver.tx.rtt.srtt;
-                    receiver.rx.read(now, rtt, &mut Vec::new());
+                    receiver.rx.read(now, &mut Vec::new());
                     while let Some(packet) = receiver.next_packet(now, &nothing) {
                         self.keeper.from_receiver(now, packet);
                     }

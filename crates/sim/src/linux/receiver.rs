@@ -53,11 +53,13 @@ pub(super) struct Receiver {
     read: u64,
     /// The largest segment so far.
     largest: u64,
-    /// Linux `rcv_rtt_est`: the shortest time in which a whole window came, where that began, and
-    /// where it ends.
-    window_time: Option<Duration>,
+    /// Linux `rcv_rtt_est`: a round trip, as far as a receiver knows it.
+    rtt: Option<Duration>,
+    /// Where the window began whose time is taken, and where it ends.
     window_from: Option<Instant>,
     window_until: u64,
+    /// Linux `rcv_rtt_last_tsecr`: the stamp that was told last.
+    echoed: Option<u32>,
     /// SACK is agreed on.
     pub sack: bool,
     /// Last offset acknowledged.
@@ -95,9 +97,10 @@ impl Receiver {
             space_at: Instant::ZERO,
             read: 0,
             largest: 0,
-            window_time: None,
+            rtt: None,
             window_from: None,
             window_until: 0,
+            echoed: None,
             sack: true,
             acked: 0,
             quick: QUICK_ACKS.min((window / (2 * mss)) as u32).max(2),
@@ -169,11 +172,30 @@ impl Receiver {
             if self.nxt < self.window_until {
                 return;
             }
-            let took = now.since(from);
-            self.window_time = Some(self.window_time.map_or(took, |before| before.min(took)));
+            self.update_rtt(now.since(from).max(Duration::from_micros(1)), false);
         }
         self.window_from = Some(now);
         self.window_until = self.edge.max(self.nxt);
+    }
+
+    /// Linux `tcp_rcv_rtt_measure_ts`: a segment of so many bytes tells a stamp that was sent so
+    /// long ago.
+    pub fn echo(&mut self, len: usize, stamp: u32, ago: Duration) {
+        if self.echoed.replace(stamp) != Some(stamp) && len as u64 >= self.largest && !ago.is_zero() {
+            self.update_rtt(ago, true);
+        }
+    }
+
+    /// Linux `tcp_rcv_rtt_update`, as 6.17 has it: less is believed at once, and more a little at a
+    /// time, if it comes of a stamp and nothing waits to be read.
+    fn update_rtt(&mut self, sample: Duration, is_of_stamp: bool) {
+        self.rtt = Some(match self.rtt {
+            Some(before) if sample >= before && is_of_stamp && self.ready.is_empty() => {
+                before - before / 8 + sample / 8
+            }
+            Some(before) => before.min(sample),
+            None => sample,
+        });
     }
 
     /// Linux `tcp_grow_window`.
@@ -228,7 +250,7 @@ impl Receiver {
     }
 
     /// What the application has not read yet, at most as much as `into` holds.
-    pub fn read(&mut self, now: Instant, rtt: Duration, into: &mut Vec<u8>) {
+    pub fn read(&mut self, now: Instant, into: &mut Vec<u8>) {
         into.clear();
         let (a, b) = self.ready.as_slices();
         into.extend_from_slice(a);
@@ -236,15 +258,14 @@ impl Receiver {
         self.ready.clear();
         // Linux looks after the first buffer that is read.
         let len = into.len() as u64;
-        self.adjust(now, rtt, self.read + len.min(self.largest.max(BUFFER_SEGMENTS * self.mss)));
+        self.adjust(now, self.read + len.min(self.largest.max(BUFFER_SEGMENTS * self.mss)));
         self.read += len;
     }
 
     /// Linux `tcp_rcv_space_adjust`: twice what was read in a round trip, and more while that
-    /// grows. A round trip is what timestamps tell, or the time of a window where that is less.
-    fn adjust(&mut self, now: Instant, rtt: Duration, read: u64) {
-        let known = Some(rtt).filter(|rtt| !rtt.is_zero());
-        let Some(rtt) = known.into_iter().chain(self.window_time).min() else { return };
+    /// grows.
+    fn adjust(&mut self, now: Instant, read: u64) {
+        let Some(rtt) = self.rtt else { return };
         if now.since(self.space_at) < rtt {
             return;
         }
@@ -338,7 +359,7 @@ mod tests {
         for n in first..first + segments {
             let now = Instant::from_millis(1_000 + n);
             rx.take(now, n * 1_448, &SEGMENT, false);
-            rx.read(now, Duration::from_millis(500), &mut Vec::new());
+            rx.read(now, &mut Vec::new());
             window = rx.offer(10);
         }
         window
@@ -354,6 +375,23 @@ mod tests {
     fn a_window_that_comes_at_once_is_taken_for_a_round_trip() {
         let (before, after) = (shown(true, 0, 40), shown(true, 0, 120));
         assert!(before < 83_000 && after > 240_000, "{before}, {after}");
+    }
+
+    #[test]
+    fn a_round_trip_that_grows_is_learned_from_stamps() {
+        let mut rx = Receiver::new(1_448, 65_536, 3 << 20, true);
+        let ms = Duration::from_millis;
+        let mut told = |stamp: u32, ago: u64| {
+            rx.echo(1_448, stamp, ms(ago));
+            rx.rtt
+        };
+        assert_eq!((told(1, 0), told(2, 80), told(3, 16)), (None, Some(ms(80)), Some(ms(16))));
+        // The same stamp once more says nothing.
+        assert_eq!((told(4, 96), told(4, 960)), (Some(ms(26)), Some(ms(26))));
+        rx.ready.push_back(0);
+        rx.echo(1_448, 5, ms(960));
+        rx.update_rtt(ms(960), false);
+        assert_eq!(rx.rtt, Some(ms(26)), "not while something waits to be read, and never of a window");
     }
 
     #[test]

@@ -165,9 +165,8 @@ impl Pair {
             while let Some(entry) = self.wires.first_entry().filter(|e| e.key().0 <= self.now) {
                 let (to, packet) = entry.remove();
                 self.ends[to].receive(self.now, &tcp(&packet).expect("TCP"), &packet);
-                let rtt = self.ends[to].tx.rtt.srtt;
                 if to == 1 {
-                    self.ends[to].rx.read(self.now, rtt, &mut Vec::new());
+                    self.ends[to].rx.read(self.now, &mut Vec::new());
                 }
                 self.flush();
             }
