@@ -22,6 +22,9 @@ pub enum Kind {
     Vegas,
     /// draft-ietf-ccwg-bbr, version 3: by a model of the path's rate and RTT.
     Bbr,
+    /// The larger window of [`Self::Cubic`] and [`Self::Bbr`]: for a declared link whose rate nobody
+    /// knows.
+    CubicBbr,
     /// No congestion control at all: for a declared link, whose rate its owner knows. The window is
     /// the limit, the egress queue (or a configured rate) is the clock.
     FixedRate,
@@ -45,6 +48,7 @@ impl Kind {
         Self::Hybla,
         Self::Vegas,
         Self::Bbr,
+        Self::CubicBbr,
         Self::FixedRate,
         Self::Xcp,
         Self::Unfair,
@@ -76,6 +80,7 @@ impl Kind {
             Self::Hybla => "hybla",
             Self::Vegas => "vegas",
             Self::Bbr => "bbr",
+            Self::CubicBbr => "cubic-bbr",
             Self::FixedRate => "fixed-rate",
             Self::KnownRate => "known-rate",
             Self::Xcp => "xcp",

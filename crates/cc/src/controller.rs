@@ -7,6 +7,7 @@ use farlink_xcp::{Doubt, News, Reported};
 
 use crate::api::{Ack, Config, Congestion, Copies, Kind, Lost};
 use crate::bbr::Bbr;
+use crate::cubic_bbr::CubicBbr;
 use crate::fixed::Fixed;
 use crate::known_rate::KnownRate;
 use crate::loss_based::LossBased;
@@ -20,6 +21,7 @@ pub struct Controller(State);
 enum State {
     LossBased(Box<LossBased>),
     Bbr(Box<Bbr>),
+    CubicBbr(Box<CubicBbr>),
     KnownRate(Box<KnownRate>),
     Xcp(Box<Xcp>),
     Fixed(Fixed),
@@ -34,6 +36,7 @@ impl Controller {
                 State::LossBased(Box::new(LossBased::new(config)))
             }
             Kind::Bbr => State::Bbr(Box::new(Bbr::new(config))),
+            Kind::CubicBbr => State::CubicBbr(Box::new(CubicBbr::new(config))),
             Kind::KnownRate => State::KnownRate(Box::new(KnownRate::new(config))),
             Kind::Xcp => State::Xcp(Box::new(Xcp::new(config))),
             Kind::FixedRate | Kind::Unfair => State::Fixed(Fixed::new(config)),
@@ -45,6 +48,7 @@ impl Controller {
     pub fn on_sent(&mut self, now: Instant, bytes: u64, in_flight_bytes: u64, app_limited: bool) {
         match &mut self.0 {
             State::Bbr(c) => c.on_sent(now, bytes, in_flight_bytes, app_limited),
+            State::CubicBbr(c) => c.on_sent(now, bytes, in_flight_bytes, app_limited),
             State::KnownRate(c) => c.on_sent(now, bytes, in_flight_bytes, app_limited),
             State::Xcp(c) => c.on_sent(now, bytes, in_flight_bytes, app_limited),
             State::LossBased(c) => c.on_sent(now, bytes, in_flight_bytes),
@@ -57,6 +61,7 @@ impl Controller {
         match &mut self.0 {
             State::LossBased(c) => c.on_ack(ack),
             State::Bbr(c) => c.on_ack(ack),
+            State::CubicBbr(c) => c.on_ack(ack),
             State::KnownRate(c) => c.on_ack(ack),
             State::Xcp(c) => c.on_ack(ack),
             State::Fixed(_) => {}
@@ -68,6 +73,7 @@ impl Controller {
     pub fn on_lost(&mut self, lost: &Lost) {
         match &mut self.0 {
             State::Bbr(c) => c.on_lost(lost),
+            State::CubicBbr(c) => c.on_lost(lost),
             State::KnownRate(c) => c.on_lost(lost),
             State::Xcp(c) => c.on_lost(lost),
             State::LossBased(_) | State::Fixed(_) => {}
@@ -81,6 +87,7 @@ impl Controller {
     pub fn on_congestion(&mut self, now: Instant, why: Congestion, in_flight_bytes: u64) {
         match &mut self.0 {
             State::Bbr(c) => c.on_congestion(now, why, in_flight_bytes),
+            State::CubicBbr(c) => c.on_congestion(now, why, in_flight_bytes),
             State::KnownRate(c) => c.on_congestion(now, why, in_flight_bytes),
             State::Xcp(c) => c.on_congestion(now, why, in_flight_bytes),
             State::LossBased(c) => c.on_congestion(in_flight_bytes),
@@ -94,6 +101,7 @@ impl Controller {
     pub fn on_rto(&mut self, now: Instant, in_flight_bytes: u64, pipe_bytes: u64) {
         match &mut self.0 {
             State::Bbr(c) => c.on_rto(now, pipe_bytes),
+            State::CubicBbr(c) => c.on_rto(now, in_flight_bytes, pipe_bytes),
             State::KnownRate(c) => c.on_rto(now, in_flight_bytes, pipe_bytes),
             State::Xcp(c) => c.on_rto(now, pipe_bytes),
             State::LossBased(c) => c.on_rto(in_flight_bytes),
@@ -105,6 +113,7 @@ impl Controller {
     pub fn on_recovery_exit(&mut self, _now: Instant) {
         match &mut self.0 {
             State::Bbr(c) => c.on_recovery_exit(),
+            State::CubicBbr(c) => c.on_recovery_exit(),
             State::KnownRate(c) => c.on_recovery_exit(),
             State::Xcp(c) => c.on_recovery_exit(),
             State::LossBased(c) => c.on_recovery_exit(),
@@ -118,6 +127,7 @@ impl Controller {
         match &mut self.0 {
             State::LossBased(c) => c.undo(now),
             State::Bbr(c) => c.undo(),
+            State::CubicBbr(c) => c.undo(now),
             State::KnownRate(c) => c.undo(),
             State::Xcp(c) => c.undo(),
             State::Fixed(_) => {}
@@ -130,7 +140,11 @@ impl Controller {
         match &mut self.0 {
             State::LossBased(c) => c.on_idle_restart(idle, rto),
             // BBR keeps its window and paces.
-            State::Bbr(_) | State::KnownRate(_) | State::Xcp(_) | State::Fixed(_) => {}
+            State::Bbr(_)
+            | State::CubicBbr(_)
+            | State::KnownRate(_)
+            | State::Xcp(_)
+            | State::Fixed(_) => {}
         }
     }
 
@@ -139,6 +153,7 @@ impl Controller {
         match &mut self.0 {
             State::LossBased(c) => c.set_mss(mss),
             State::Bbr(c) => c.set_mss(mss),
+            State::CubicBbr(c) => c.set_mss(mss),
             State::KnownRate(c) => c.set_mss(mss),
             State::Xcp(c) => c.set_mss(mss),
             State::Fixed(_) => {}
@@ -151,6 +166,7 @@ impl Controller {
         match &self.0 {
             State::LossBased(c) => c.cwnd(),
             State::Bbr(c) => c.cwnd(),
+            State::CubicBbr(c) => c.cwnd(),
             State::KnownRate(c) => c.cwnd(),
             State::Xcp(c) => c.cwnd(),
             State::Fixed(c) => c.window_bytes,
@@ -170,6 +186,7 @@ impl Controller {
         match &self.0 {
             State::LossBased(c) => c.ssthresh(),
             State::Bbr(c) => c.cwnd(),
+            State::CubicBbr(c) => c.cwnd(),
             State::KnownRate(c) => c.cwnd(),
             State::Xcp(c) => c.cwnd(),
             State::Fixed(c) => c.window_bytes,
@@ -182,6 +199,7 @@ impl Controller {
         match &self.0 {
             State::LossBased(c) => c.in_slow_start(),
             State::Bbr(c) => c.in_startup(),
+            State::CubicBbr(c) => c.in_startup(),
             State::KnownRate(c) => c.in_startup(),
             State::Xcp(c) => c.in_startup(),
             State::Fixed(_) => false,
@@ -195,6 +213,7 @@ impl Controller {
         match &self.0 {
             State::LossBased(c) => c.pacing_rate_bps(srtt),
             State::Bbr(c) => c.pacing_rate_bps(),
+            State::CubicBbr(c) => c.pacing_rate_bps(),
             State::KnownRate(c) => c.pacing_rate_bps(),
             State::Xcp(c) => c.pacing_rate_bps(),
             State::Fixed(c) => c.rate_bps(),
@@ -294,6 +313,7 @@ impl Controller {
         match &mut self.0 {
             State::LossBased(c) => c.set_window_limit(bytes),
             State::Bbr(c) => c.set_window_limit(bytes),
+            State::CubicBbr(c) => c.set_window_limit(bytes),
             State::KnownRate(c) => c.set_window_limit(bytes),
             State::Xcp(c) => c.set_window_limit(bytes),
             State::Fixed(c) => c.set_window_limit(bytes),
@@ -315,7 +335,7 @@ impl Controller {
     /// [`Self::on_lost`] means something to it.
     #[must_use]
     pub fn wants_losses(&self) -> bool {
-        matches!(self.0, State::Bbr(_) | State::KnownRate(_) | State::Xcp(_))
+        !matches!(self.0, State::LossBased(_) | State::Fixed(_))
     }
 
     /// It holds back on purpose: what is sent now counts as limited by the source (BBR in
@@ -324,6 +344,7 @@ impl Controller {
     pub fn holds_back(&self) -> bool {
         match &self.0 {
             State::Bbr(c) => c.is_probing_rtt(),
+            State::CubicBbr(c) => c.is_probing_rtt(),
             State::KnownRate(c) => c.is_probing_rtt(),
             State::Xcp(c) => c.is_probing_rtt(),
             State::LossBased(_) | State::Fixed(_) => false,
@@ -338,7 +359,7 @@ impl Controller {
             State::Fixed(c) if c.kind == Kind::FixedRate => Copies::All,
             State::KnownRate(c) => c.copies(),
             State::Xcp(c) => c.copies(),
-            State::LossBased(_) | State::Bbr(_) | State::Fixed(_) => Copies::None,
+            State::LossBased(_) | State::Bbr(_) | State::CubicBbr(_) | State::Fixed(_) => Copies::None,
         }
     }
 
@@ -366,6 +387,7 @@ impl Controller {
         match &self.0 {
             State::LossBased(c) => c.kind(),
             State::Bbr(_) => Kind::Bbr,
+            State::CubicBbr(_) => Kind::CubicBbr,
             State::KnownRate(_) => Kind::KnownRate,
             State::Xcp(_) => Kind::Xcp,
             State::Fixed(c) => c.kind,

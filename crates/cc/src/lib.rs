@@ -34,6 +34,7 @@ mod api;
 mod bbr;
 mod controller;
 mod cubic;
+mod cubic_bbr;
 mod fixed;
 mod hybla;
 mod hystart;

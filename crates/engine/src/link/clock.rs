@@ -6,7 +6,7 @@ use farlink_wire::Duration;
 use crate::config;
 
 /// What governs a declared link of unknown rate until there is an estimate.
-pub const UNKNOWN_RATE_CC: cc::Kind = cc::Kind::Bbr;
+pub const UNKNOWN_RATE_CC: cc::Kind = cc::Kind::CubicBbr;
 
 /// What has been found out about a link while the gateway runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

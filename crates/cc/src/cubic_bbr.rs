@@ -1,0 +1,88 @@
+//! CUBIC and BBR at once, and the larger window of both: for a declared link of which nobody knows
+//! the rate, with no gateway at its other end.
+//!
+//! There the connection is to be no slower than its hosts would be alone, whichever of the two they
+//! use. CUBIC begins without BBR's pauses and keeps a link full whose rate moves. BBR goes on where
+//! packets are lost at random, or their delay jitters. Neither knows of the other one: each goes by
+//! the acknowledgements of all that is sent.
+
+use farlink_wire::time::Instant;
+
+use crate::api::{Ack, Config, Congestion, Kind, Lost};
+use crate::bbr::Bbr;
+use crate::loss_based::LossBased;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(crate) struct CubicBbr {
+    cubic: LossBased,
+    bbr: Bbr,
+}
+
+impl CubicBbr {
+    pub(crate) fn new(config: &Config) -> Self {
+        let of = |kind| Config { kind, ..*config };
+        Self { cubic: LossBased::new(&of(Kind::Cubic)), bbr: Bbr::new(&of(Kind::Bbr)) }
+    }
+
+    pub(crate) fn on_sent(&mut self, now: Instant, bytes: u64, in_flight: u64, app_limited: bool) {
+        self.cubic.on_sent(now, bytes, in_flight);
+        self.bbr.on_sent(now, bytes, in_flight, app_limited);
+    }
+
+    pub(crate) fn on_ack(&mut self, ack: &Ack) {
+        self.cubic.on_ack(ack);
+        self.bbr.on_ack(ack);
+    }
+
+    pub(crate) fn on_lost(&mut self, lost: &Lost) {
+        self.bbr.on_lost(lost);
+    }
+
+    pub(crate) fn on_congestion(&mut self, now: Instant, why: Congestion, in_flight: u64) {
+        self.cubic.on_congestion(in_flight);
+        self.bbr.on_congestion(now, why, in_flight);
+    }
+
+    pub(crate) fn on_rto(&mut self, now: Instant, in_flight: u64, pipe: u64) {
+        self.cubic.on_rto(in_flight);
+        self.bbr.on_rto(now, pipe);
+    }
+
+    pub(crate) fn on_recovery_exit(&mut self) {
+        self.cubic.on_recovery_exit();
+        self.bbr.on_recovery_exit();
+    }
+
+    pub(crate) fn undo(&mut self, now: Instant) {
+        self.cubic.undo(now);
+        self.bbr.undo();
+    }
+
+    pub(crate) fn set_mss(&mut self, mss: u32) {
+        self.cubic.set_mss(mss);
+        self.bbr.set_mss(mss);
+    }
+
+    pub(crate) fn set_window_limit(&mut self, bytes: u64) {
+        self.cubic.set_window_limit(bytes);
+        self.bbr.set_window_limit(bytes);
+    }
+
+    pub(crate) fn cwnd(&self) -> u64 {
+        self.cubic.cwnd().max(self.bbr.cwnd())
+    }
+
+    /// CUBIC goes by acknowledgements, as hosts do.
+    pub(crate) fn pacing_rate_bps(&self) -> Option<u64> {
+        self.bbr.pacing_rate_bps().filter(|_| self.bbr.cwnd() > self.cubic.cwnd())
+    }
+
+    pub(crate) fn in_startup(&self) -> bool {
+        self.cubic.in_slow_start() || self.bbr.in_startup()
+    }
+
+    pub(crate) fn is_probing_rtt(&self) -> bool {
+        self.bbr.is_probing_rtt() && self.bbr.cwnd() >= self.cubic.cwnd()
+    }
+}
