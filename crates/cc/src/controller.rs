@@ -140,11 +140,7 @@ impl Controller {
         match &mut self.0 {
             State::LossBased(c) => c.on_idle_restart(idle, rto),
             // BBR keeps its window and paces.
-            State::Bbr(_)
-            | State::CubicBbr(_)
-            | State::KnownRate(_)
-            | State::Xcp(_)
-            | State::Fixed(_) => {}
+            State::Bbr(_) | State::CubicBbr(_) | State::KnownRate(_) | State::Xcp(_) | State::Fixed(_) => {}
         }
     }
 

@@ -83,7 +83,7 @@ const LEAST_PART: u64 = 16;
 /// And so much of it is sent at least, one over it, whatever seems to wait before the link.
 const LEAST_SENT_PART: u64 = 4 * LEAST_PART;
 /// Samples that are kept.
-const RECENT_MAX: usize = 64;
+const RECENT_MAX: usize = 256;
 /// What has left is remembered by so many points of a round trip.
 const LOG_PARTS: u32 = 512;
 /// A rate that has risen by so much, percent, since the link was full says that there is more room.

@@ -231,7 +231,7 @@ impl RateEstimate {
         self.draining = None;
         // Most of it stands, and less than half of what should have gone has.
         let gone = lasted / 100 * (100 - self.gain);
-        if waited < before / 4 * 3 || (self.is_declared && waited < before.saturating_sub(gone / 2)) {
+        if waited < before / 4 * 3 || waited < before.saturating_sub(gone / 2) {
             return false;
         }
         for peer in &mut self.peers {
