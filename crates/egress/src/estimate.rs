@@ -676,6 +676,7 @@ impl RateEstimate {
                     sent_at,
                     waited: Duration::ZERO,
                     total_bytes: sent.and_then(|sent| sent.total_bytes),
+                    received_bytes: report.received_bytes,
                 },
                 spread: Spread::default(),
                 unbroken: true,

@@ -79,7 +79,9 @@ impl RateEstimate {
     /// The most that the link has carried of late, where its rate moves, bits per second.
     pub(super) fn best_bps(&self, now: Instant) -> Option<u64> {
         let best = self.moving.best.front().filter(|(at, _)| now.since(*at) <= HORIZON);
-        best.map(|(_, best)| self.at_most(*best)).filter(|_| now < self.moving.until)
+        // A link that comes and goes may have another rate each time, and loses what waits.
+        let may_fill = now < self.moving.until && !self.is_restless(now);
+        best.map(|(_, best)| self.at_most(*best)).filter(|_| may_fill)
     }
 
     /// Less is under way than the link may carry in a moment.

@@ -80,6 +80,8 @@ pub(super) struct Newest {
     pub(super) waited: Duration,
     /// Bytes that had been sent by then; `None`: not known.
     pub(super) total_bytes: Option<u64>,
+    /// Bytes that had arrived with it, modulo 2^32.
+    pub(super) received_bytes: u32,
 }
 
 /// One gateway at the other end.
@@ -167,7 +169,7 @@ impl Peer {
             return None;
         }
         let took = Duration::from_micros(u64::from(took_us));
-        let spread = self.follow_spread(sent_at, waited, terms);
+        let spread = self.follow_spread((sent_at, report.received_bytes), waited, terms);
         let took_min = took_min.max(Spread::rate_time(spread, terms.rtt));
         let bytes = report.received_bytes.wrapping_sub(self.last.received_bytes);
         let sending = sent_at.since(self.last.sent_at);
@@ -224,20 +226,30 @@ impl Peer {
         })
     }
 
-    /// A packet waited so long that left then. Returns how much the delay varies by itself.
-    fn follow_spread(&mut self, sent_at: Instant, waited: Duration, terms: &Terms) -> Duration {
+    /// A packet waited so long that left then, and with which so much had arrived. Returns how much
+    /// the delay varies by itself.
+    fn follow_spread(
+        &mut self,
+        (sent_at, received_bytes): (Instant, u32),
+        waited: Duration,
+        terms: &Terms,
+    ) -> Duration {
         let total_bytes = terms.sent.and_then(|sent| sent.total_bytes);
-        let before = core::mem::replace(&mut self.newest, Newest { sent_at, waited, total_bytes });
+        let newest = Newest { sent_at, waited, total_bytes, received_bytes };
+        let before = core::mem::replace(&mut self.newest, newest);
         let apart = sent_at.since(before.sent_at);
         self.unbroken &= apart <= before.waited;
         let added = total_bytes.zip(before.total_bytes).zip(terms.rate_bps);
         if let Some(((total, total_before), rate_bps)) = added {
-            let added = total.saturating_sub(total_before);
-            let queue_at = |percent: u64| {
-                (before.waited + time_of(added, rate_bps / 100 * percent)).saturating_sub(apart)
+            // Packets that leave together have the same time, and arrive one after the other.
+            let sent = total.saturating_sub(total_before);
+            let came = u64::from(received_bytes.wrapping_sub(before.received_bytes));
+            let queue_at = |bytes, percent: u64| {
+                (before.waited + time_of(bytes, rate_bps / 100 * percent)).saturating_sub(apart)
             };
-            let queue = (queue_at(FASTER_PERCENT), queue_at(SLOWER_PERCENT));
-            self.spread.note(terms.now, waited, queue, terms.rtt);
+            let least = queue_at(sent.min(came), FASTER_PERCENT);
+            let most = queue_at(sent.max(came), SLOWER_PERCENT);
+            self.spread.note(terms.now, waited, (least, most), terms.rtt);
         }
         self.spread.now(terms.now)
     }

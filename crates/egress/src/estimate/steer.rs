@@ -87,7 +87,7 @@ impl RateEstimate {
     }
 
     /// The link was away a short time ago.
-    fn is_restless(&self, now: Instant) -> bool {
+    pub(super) fn is_restless(&self, now: Instant) -> bool {
         self.presence.back_at.is_some_and(|back| now.since(back) < RESTLESS_ROUNDS * self.beat())
     }
 
