@@ -23,6 +23,12 @@ impl ChannelConfig {
         between(before, current.delay, elapsed - current.at, current.until - current.at)
     }
 
+    /// When a packet that leaves the line at this time is at the far end, without jitter.
+    #[must_use]
+    pub fn arrives_at(&self, at: Instant) -> Instant {
+        self.end_of_frame(at + self.delay_at(at))
+    }
+
     /// The least of all delays that there can be.
     pub(crate) fn least_delay(&self) -> Duration {
         self.delay_changes.iter().map(|change| change.delay).chain([self.delay]).min().unwrap_or_default()

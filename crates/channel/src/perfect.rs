@@ -38,11 +38,7 @@ pub fn perfect_arrival(
         left_bytes -= packet;
     }
     // Nothing at all takes the time of the way.
-    Some(if bytes == 0 {
-        links.iter().fold(from, |at, link| link.end_of_frame(at + link.delay_at(at)))
-    } else {
-        arrival
-    })
+    Some(if bytes == 0 { links.iter().fold(from, |at, link| link.arrives_at(at)) } else { arrival })
 }
 
 /// A link with what waits before it.

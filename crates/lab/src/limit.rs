@@ -151,25 +151,64 @@ impl Job {
         before + self.data_seconds()
     }
 
-    /// What a perfect sender needs over these channels, one behind the other in the order of the
-    /// data, in seconds by the clock that starts at `began`: it knows when each link is there, and
-    /// sends packets of `packet_bytes` then. Between two links there is room for everything. Single
-    /// losses count by their mean. `None`: a link does not carry it all.
+    /// What a perfect sender needs over this way, in seconds by the clock that starts at `began`: it
+    /// knows when each link is there, and sends packets of `packet_bytes` then. Between two links
+    /// there is room for everything. Single losses count by their mean. `None`: a link does not
+    /// carry it all, or its rate depends on what is sent.
     #[must_use]
-    pub fn perfect_seconds(&self, links: &[ChannelConfig], began: Instant, packet_bytes: u32) -> Option<f64> {
-        let before = Duration::from_secs_f64(self.seconds() - self.data_seconds());
-        let delay = links.iter().fold(Duration::ZERO, |sum, link| sum + link.delay);
+    pub fn perfect_seconds(&self, way: &Path<'_>, began: Instant, packet_bytes: u32) -> Option<f64> {
         // The first data may enter the first link when the request has crossed all of them: before
-        // the schedules begin, where those begin with the first byte.
-        let shifted =
-            |config: &ChannelConfig| ChannelConfig { start: config.start + delay, ..config.clone() };
-        let links: Vec<_> = links.iter().map(shifted).collect();
-        let from = began + before;
+        // the schedules begin, where those begin with the first byte. So all of it is later here.
+        let later = |links: &[ChannelConfig]| -> Vec<ChannelConfig> {
+            let shifted = |c: &ChannelConfig| ChannelConfig { start: c.start + EARLIER, ..c.clone() };
+            links.iter().map(shifted).collect()
+        };
+        let (there, back) = (later(way.there), later(way.back));
+        let began = began + EARLIER;
         let bytes = self.bytes / self.eta / (1.0 - self.loss).max(f64::MIN_POSITIVE);
+        let from = self.first_data(&there, &back, began);
         // Winks have a seed of their own, and nothing else of the channels is drawn here.
-        let end = perfect_arrival(&links, 0, from, bytes.ceil() as u64, packet_bytes)?;
-        Some(end.since(began + delay).as_secs_f64())
+        let end = perfect_arrival(&there, 0, from, bytes.ceil() as u64, packet_bytes)?;
+        Some(end.since(began).as_secs_f64())
     }
+
+    /// When the first data enters the first link. Whoever sends it, it is the last to cross.
+    fn first_data(&self, there: &[ChannelConfig], back: &[ChannelConfig], began: Instant) -> Instant {
+        let before = match self.clock {
+            Clock::Connect => 2.0 * (1.0 + self.round_trips) - 1.0,
+            Clock::Request => 2.0 * self.round_trips - 1.0,
+            Clock::Source => 2.0 * self.round_trips - 2.0,
+            Clock::FirstByte => {
+                let entered = began - crossed(there, began).since(began);
+                return began - crossed(there, entered).since(entered);
+            }
+        };
+        let has_asked = self.clock != Clock::Source && self.return_bps > 0.0;
+        let starved = if has_asked { 8.0 * self.return_overhead_bytes / self.return_bps } else { 0.0 };
+        let before = before.round().max(0.0) as u32;
+        // The one before the data comes from the other side.
+        (0..before).rev().fold(began + Duration::from_secs_f64(starved), |at, left| {
+            crossed(if left % 2 == 0 { back } else { there }, at)
+        })
+    }
+}
+
+/// Everything on the way is later by this, so that nothing is before zero.
+const EARLIER: Duration = Duration::from_secs(1_000);
+
+/// The links between two hosts.
+#[derive(Clone, Copy, Debug)]
+pub struct Path<'a> {
+    /// In the direction of the data, in its order.
+    pub there: &'a [ChannelConfig],
+    /// Against it.
+    pub back: &'a [ChannelConfig],
+}
+
+/// When a packet without a size that enters these links is behind the last one. It does not wait
+/// for outages.
+fn crossed(links: &[ChannelConfig], at: Instant) -> Instant {
+    links.iter().fold(at, |at, link| link.arrives_at(at))
 }
 
 /// Time over limit. Cells whose limit is under 100 ms are judged with 5 ms more.
@@ -182,6 +221,7 @@ pub fn ratio(seconds: f64, limit_seconds: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::{Settings, Way};
 
     fn geo(bytes: f64, clock: Clock) -> Job {
         let eta = Packets { mtu: 1500, v6: false, timestamps: true }.eta(bytes as u64);
@@ -201,6 +241,39 @@ mod tests {
 
     fn near(a: f64, b: f64) -> bool {
         (a / b - 1.0).abs() < 1e-3
+    }
+
+    #[test]
+    fn a_perfect_sender_knows_the_delay_of_each_crossing() {
+        let way = |s: &Settings, clock: Clock| {
+            let (there, back) = (s.channel(Way::Down), s.channel(Way::Up));
+            let path = Path { there: std::slice::from_ref(&there), back: std::slice::from_ref(&back) };
+            geo(1e6, clock).perfect_seconds(&path, Instant::ZERO + Duration::from_secs(1), 1500).unwrap()
+        };
+        let settings = |pairs: &[&str]| {
+            let mut s = Settings::default();
+            s.set_all(["rate=8M", "rtt=500ms"].iter().chain(pairs).copied()).unwrap();
+            s
+        };
+        let data_s = geo(1e6, Clock::FirstByte).seconds();
+        for clock in [Clock::Connect, Clock::Request, Clock::Source, Clock::FirstByte] {
+            assert!(near(way(&settings(&[]), clock), geo(1e6, clock).seconds()), "{clock:?}");
+        }
+        // SYN and its answer at 250 ms, the request at 450 ms, and the data at 50.
+        let s = settings(&["up.delay_changes=1100ms=450ms", "down.delay_changes=1700ms=50ms"]);
+        assert!(near(way(&s, Clock::Connect), 0.25 + 0.25 + 0.45 + data_s + 0.05));
+        assert!(near(way(&s, Clock::Source), data_s + 0.05));
+        // Half a megabyte with it is on its way when the rate falls to a half.
+        let s = settings(&[
+            "down.rate_changes=1500ms=4M",
+            "down.delay_changes=0s=100ms",
+            "up.delay_changes=0s=100ms",
+        ]);
+        let left_s = data_s - 0.2;
+        assert!(near(way(&s, Clock::Connect), 0.5 + 2.0 * left_s + 0.1), "{}", way(&s, Clock::Connect));
+        let by_demand = settings(&["down.demand=1M 8M 600ms"]).channel(Way::Down);
+        let path = Path { there: &[by_demand], back: &[] };
+        assert_eq!(geo(1e6, Clock::Source).perfect_seconds(&path, Instant::ZERO, 1500), None);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! and defaults.
 
 mod direction;
+mod moving;
 mod table;
 
 use std::collections::BTreeMap;
@@ -10,7 +11,8 @@ use anyhow::{Result, anyhow};
 use farlink_gateway::config::Notice;
 use serde::{Deserialize, Serialize};
 
-pub use direction::{Contacts, Duplex, Parts, RateChanges, Way, WinkAt};
+pub use direction::{Contacts, DelayChanges, Duplex, Parts, RateChanges, Way, WinkAt};
+pub use moving::{ByDemand, Recording, TurnsOf};
 pub use table::{SETTINGS, Setting, help};
 
 /// RFC 8200 section 5: below that there is no IPv6.
@@ -166,6 +168,16 @@ pub struct Settings {
     pub contact_hold: bool,
     /// Rates of each direction from given times on, since the link began to carry.
     pub rate_changes: RateChanges,
+    /// One-way delays of each direction over time, since then.
+    pub delay_changes: DelayChanges,
+    /// Delay, rate and loss of each direction as they were recorded.
+    pub trace: Option<Recording>,
+    /// The rate of a direction is asked for.
+    pub demand: Option<ByDemand>,
+    /// Satellites take turns.
+    pub phases: Option<TurnsOf>,
+    /// A shared medium turns round in so many milliseconds.
+    pub turnaround_ms: f64,
     /// Probability that a packet is overtaken.
     pub reorder: f64,
     /// By how many milliseconds such a packet comes later.
@@ -176,8 +188,10 @@ pub struct Settings {
     pub corrupt: f64,
     /// Greatest additional random delay in milliseconds.
     pub jitter_ms: f64,
-    /// That delay overtakes nothing.
+    /// That delay, or one that falls, overtakes nothing.
     pub jitter_keeps_order: bool,
+    /// Packets arrive only at the ends of frames of so many milliseconds; 0: at any time.
+    pub jitter_frame_ms: f64,
     /// Queue before the link in bytes, each direction; `None`: one bandwidth-delay product, at
     /// least 64 packets, unless it is said in packets.
     pub queue_bytes: Option<u64>,
@@ -318,12 +332,18 @@ impl Default for Settings {
             contact_period_ms: None,
             contact_hold: false,
             rate_changes: RateChanges::default(),
+            delay_changes: DelayChanges::default(),
+            trace: None,
+            demand: None,
+            phases: None,
+            turnaround_ms: 0.0,
             reorder: 0.0,
             reorder_ms: 10.0,
             duplicate: 0.0,
             corrupt: 0.0,
             jitter_ms: 0.0,
             jitter_keeps_order: true,
+            jitter_frame_ms: 0.0,
             queue_bytes: None,
             queue_time_ms: None,
             queue_packets: None,

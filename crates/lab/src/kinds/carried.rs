@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::transfer::{EARLIER, has_both_directions, is_upload, limit_of};
 use super::{first, sets, settled, shares};
 use crate::build::Lab;
-use crate::limit::Packets;
+use crate::limit::{Packets, Path};
 use crate::report::{Measured, Schedule};
 use crate::scenario::{Cell, Scenario};
 use crate::settings::{Settings, Way};
@@ -171,8 +171,11 @@ pub(crate) fn measure(
         let packets =
             Packets { mtu: settings.link_mtu, v6: cell.v6(), timestamps: settings.has_timestamps() };
         debug_assert!(packets.mtu > packets.header_bytes());
-        let links: Vec<_> = crossed.into_iter().map(|n| settings.of_link(n).channel(way)).collect();
-        if let Some(perfect_s) = job.perfect_seconds(&links, instant(began_s), packets.mtu) {
+        let other = if way == Way::Down { Way::Up } else { Way::Down };
+        let there: Vec<_> = crossed.iter().map(|n| settings.of_link(*n).channel(way)).collect();
+        let back: Vec<_> = crossed.iter().rev().map(|n| settings.of_link(*n).channel(other)).collect();
+        let path = Path { there: &there, back: &back };
+        if let Some(perfect_s) = job.perfect_seconds(&path, instant(began_s), packets.mtu) {
             measured.metric("perfect_seconds", perfect_s);
             if measured.seconds > 0.0 && perfect_s > 0.0 {
                 measured.metric("ratio_to_perfect", crate::limit::ratio(measured.seconds, perfect_s));

@@ -10,6 +10,8 @@ use crate::report::Measured;
 const SETTLED_ROUND_TRIPS: f64 = 25.0;
 /// Round trips over which shares are judged: a saw tooth is longer than one.
 const SHARE_ROUND_TRIPS: f64 = 10.0;
+/// Round trips after a link is back in which what waited for it goes.
+const RETURN_ROUND_TRIPS: f64 = 3.0;
 /// A change of the rate by less than this factor is part of a ramp.
 const STEP_FACTOR: f64 = 1.4;
 /// Seconds after which a load has begun.
@@ -30,6 +32,39 @@ pub(super) fn measure(config: &ChannelConfig, carried: &Carried, rtt_s: f64, mea
     }
     of_steps(config, carried, (first_s, end_s), rtt_s, measured);
     of_waiting(config, carried, (first_s + STARTED_S, end_s), measured);
+    of_waiting_between_gaps(config, carried, (first_s, end_s), rtt_s, measured);
+}
+
+/// The same where packets wait for a link that is away at times: while it is there, and has been
+/// for some round trips.
+fn of_waiting_between_gaps(
+    config: &ChannelConfig,
+    carried: &Carried,
+    (from, to): (f64, f64),
+    rtt_s: f64,
+    measured: &mut Measured,
+) {
+    if !config.contact_hold || config.contact_period.is_some() {
+        return;
+    }
+    let step_s = CARRIED_INTERVAL_MS as f64 / 1e3;
+    let mut waited_ms = Vec::new();
+    for contact in &config.contact_plan {
+        let begins = contact.start.as_secs_f64();
+        let begins = if begins > 0.0 { begins + RETURN_ROUND_TRIPS * rtt_s } else { begins };
+        let (begins, ends) = (begins.max(from), contact.end.as_secs_f64().min(to));
+        if begins + step_s >= ends {
+            continue;
+        }
+        let changed = config.rate_changes.iter().rev().find(|c| c.at <= contact.start);
+        let Some(rate_bps) = changed.map(|c| c.rate_bps).or(config.rate_bps) else { return };
+        let waiting = between(&carried.queue_bytes, begins, ends).iter();
+        waited_ms.extend(waiting.map(|bytes| 8e3 * *bytes as f64 / rate_bps.max(1) as f64));
+    }
+    waited_ms.sort_by(f64::total_cmp);
+    if let Some(ms) = waited_ms.get((waited_ms.len() * 99 / 100).min(waited_ms.len().max(1) - 1)) {
+        measured.metric("there_waits_p99_ms", *ms);
+    }
 }
 
 /// How long a packet would have waited before the link, from the fifth second on: what a ping feels

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::timers;
 use super::wink::{Begins, FirstFailure, Winks};
-use crate::limit::{Clock, Job, Packets};
+use crate::limit::{Clock, Job, Packets, Path};
 use crate::settings::{Settings, Way, WinkAt};
 
 /// The paper's probabilities without 0, and the first, last and step of its 54 intervals in
@@ -83,10 +83,10 @@ impl Transfer {
             seed,
             ..Settings::default()
         };
-        let config = settings.channel(Way::Down);
+        let (config, back) = (settings.channel(Way::Down), settings.channel(Way::Up));
         // The clock starts when the first byte arrives.
         let began = Instant::ZERO + config.delay;
-        self.job().perfect_seconds(&[config], began, Self::packets().mtu)
+        self.job().perfect_seconds(&Path { there: &[config], back: &[back] }, began, Self::packets().mtu)
     }
 }
 

@@ -3,8 +3,8 @@
 
 use anyhow::{Result, anyhow, bail};
 use farlink_channel::{
-    Behind, ChannelConfig, Contact, Firewall, GilbertElliott, RateChange, Weights, Wink, WinkSide, XcpHarm,
-    XcpRouter, text,
+    Behind, ChannelConfig, Contact, DelayChange, Firewall, GilbertElliott, RateChange, Weights, Wink,
+    WinkSide, XcpHarm, XcpRouter, text,
 };
 use farlink_wire::time::Duration;
 use serde::{Deserialize, Serialize};
@@ -89,6 +89,11 @@ schedule!(
     RateChanges, RateChange, text::parse_rate_changes, text::rate_changes_text
 );
 
+schedule!(
+    /// One-way delays from given times on, or from one to another on a straight line.
+    DelayChanges, DelayChange, text::parse_delay_changes, text::delay_changes_text
+);
+
 /// Parts of something for XCP traffic and for the rest, `3:1`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -154,11 +159,16 @@ impl Settings {
         Ok(())
     }
 
-    /// Whether rate or presence of the link follow a schedule.
+    /// Whether rate, delay or presence of the link follow a schedule, or its rate what is asked for.
     #[must_use]
     pub fn is_scheduled(&self) -> bool {
-        let changes = |way| !self.towards(way).rate_changes.0.is_empty();
-        !self.contacts.0.is_empty() || changes(Way::Up) || changes(Way::Down)
+        let changes = |way| {
+            let own = self.towards(way);
+            !(own.rate_changes.0.is_empty() && own.delay_changes.0.is_empty())
+                || own.trace.is_some()
+                || own.demand.is_some()
+        };
+        !self.contacts.0.is_empty() || self.phases.is_some() || changes(Way::Up) || changes(Way::Down)
     }
 
     /// Share of the packets that bursts and single losses take in this direction, bit errors apart.
@@ -183,7 +193,7 @@ impl Settings {
             Way::Up => own.up_bps(),
             Way::Down => own.rate_bps,
         };
-        ChannelConfig { delay: millis(self.delay_of(way)), ..own.channel_at(rate_bps) }
+        ChannelConfig { delay: millis(self.delay_of(way)), ..own.channel_at(rate_bps, way) }
     }
 
     /// Delay of this direction in milliseconds.
@@ -196,12 +206,13 @@ impl Settings {
         self.towards(way).delay_ms.or(rest).unwrap_or(self.rtt_ms / 2.0).max(0.0)
     }
 
-    fn channel_at(&self, rate_bps: u64) -> ChannelConfig {
-        let has_rate = rate_bps > 0 || !self.rate_changes.0.is_empty();
+    fn channel_at(&self, rate_bps: u64, way: Way) -> ChannelConfig {
+        let moving = self.moving(way);
+        let has_rate = rate_bps > 0 || !moving.rate_changes.is_empty();
         let (single, bursts) = self.losses();
         ChannelConfig {
             rate_bps: (rate_bps > 0).then_some(rate_bps),
-            queue_limit_bytes: self.queue_limit_bytes(rate_bps).filter(|_| has_rate),
+            queue_limit_bytes: self.queue_limit_bytes(rate_bps, &moving.rate_changes).filter(|_| has_rate),
             queue_limit_packets: self.queue_packets.and_then(|n| usize::try_from(n).ok()),
             ber: self.ber,
             loss: single,
@@ -219,6 +230,11 @@ impl Settings {
             corrupt: self.corrupt,
             jitter: millis(self.jitter_ms),
             jitter_keeps_order: self.jitter_keeps_order,
+            jitter_frame: millis(self.jitter_frame_ms),
+            delay_changes: moving.delay_changes,
+            loss_changes: moving.loss_changes,
+            demand: self.demand.as_ref().map(|demand| demand.0),
+            turnaround: millis(self.turnaround_ms),
             wink: (self.wink_p > 0.0).then(|| Wink {
                 p: self.wink_p,
                 interval: millis(self.wink_i_ms),
@@ -228,10 +244,10 @@ impl Settings {
                     WinkAt::Exit => WinkSide::Exit,
                 },
             }),
-            contact_plan: self.contacts.0.clone(),
+            contact_plan: moving.contacts,
             contact_period: self.contact_period_ms.map(millis),
-            contact_hold: self.contact_hold,
-            rate_changes: self.rate_changes.0.clone(),
+            contact_hold: self.contact_hold || self.phases.is_some(),
+            rate_changes: moving.rate_changes,
             xcp: self.xcp.then(|| XcpRouter {
                 capacity_bps: self.xcp_capacity_bps,
                 max_interval: millis(self.rtt_ms),
@@ -267,10 +283,10 @@ impl Settings {
 
     /// Where only packets are counted, bytes are not: a queue of full packets and one of small ones
     /// are alike.
-    fn queue_limit_bytes(&self, rate_bps: u64) -> Option<usize> {
+    fn queue_limit_bytes(&self, rate_bps: u64, changes: &[RateChange]) -> Option<usize> {
         let packets_alone =
             self.queue_packets.is_some() && self.queue_bytes.is_none() && self.queue_time_ms.is_none();
-        let greatest = self.rate_changes.0.iter().map(|c| c.rate_bps).chain([rate_bps]).max().unwrap_or(0);
+        let greatest = changes.iter().map(|c| c.rate_bps).chain([rate_bps]).max().unwrap_or(0);
         (!packets_alone).then(|| self.queue_for(greatest) as usize)
     }
 
@@ -327,6 +343,7 @@ impl Settings {
                     "`contact_period` and `contact_hold` say something of `contacts`, and there are none: such as `0s-10s 30s-40s`"
                 );
             }
+            own.check_moving().map_err(|wrong| anyhow!("{name}: {wrong}"))?;
             let channel = self.channel(way);
             if own.xcp_weights.is_some() && !own.xcp {
                 bail!(

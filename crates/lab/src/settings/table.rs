@@ -10,7 +10,9 @@ use std::collections::BTreeMap;
 use farlink_wire::quantity::{self, Bare};
 use serde::de::{DeserializeOwned, IntoDeserializer, value};
 
-use super::{Contacts, Lacks, Mode, Parts, RateChanges, Settings};
+use super::{
+    ByDemand, Contacts, DelayChanges, Lacks, Mode, Parts, RateChanges, Recording, Settings, TurnsOf,
+};
 
 /// The smallest packet that Linux sends rather than let routers cut it (`net.ipv4.route.min_pmtu`).
 const MTU_BYTES: (u64, u64) = (552, 65_535);
@@ -74,7 +76,7 @@ const fn of_lab(key: &'static str, means: &'static str, value: Value) -> Setting
 }
 
 /// All that can be said about a laboratory.
-pub static SETTINGS: [Setting; 78] = [
+pub static SETTINGS: [Setting; 84] = [
     of_link("rate", "rate towards the client; 0 is unlimited", Rate(|s, bps| s.rate_bps = bps)),
     of_link("rate_up", "rate towards the server [as rate]", Rate(|s, bps| s.rate_up_bps = Some(bps))),
     of_link("rtt", "round-trip time", Time(|s, ms| s.rtt_ms = ms)),
@@ -87,6 +89,18 @@ pub static SETTINGS: [Setting; 78] = [
         "duplex",
         "half: both directions share one medium",
         OneOf("full|half", |s, word| choice(word).map(|duplex| s.duplex = duplex)),
+    ),
+    of_link(
+        "turnaround",
+        "such a medium changes its direction in this time",
+        Time(|s, ms| s.turnaround_ms = ms),
+    ),
+    of_link(
+        "phases",
+        "period, one-way delays, rates (down/up), time away",
+        Read("'15s 20ms-60ms 50M-200M 150ms'", |s, text| {
+            TurnsOf::try_from(text.to_owned()).map(|phases| s.phases = Some(phases))
+        }),
     ),
     of_direction("ber", "bit error rate", Probability(|s, p| s.ber = p)),
     of_direction("loss", "probability that a packet is lost", Probability(|s, p| s.loss = p)),
@@ -140,12 +154,40 @@ pub static SETTINGS: [Setting; 78] = [
             RateChanges::try_from(text.to_owned()).map(|changes| s.rate_changes = changes)
         }),
     ),
+    of_direction(
+        "delay_changes",
+        "one-way delays from given times on",
+        Read("'10s=20ms 20s~30s=60ms'", |s, text| {
+            DelayChanges::try_from(text.to_owned()).map(|changes| s.delay_changes = changes)
+        }),
+    ),
+    of_direction(
+        "trace",
+        "delay, rate and loss over time, as a CSV file",
+        Read("FILE", |s, file| {
+            let none = file.is_empty().then_some(None);
+            let read = || Recording::try_from(file.to_owned()).map(Some);
+            none.map_or_else(read, Ok).map(|trace| s.trace = trace)
+        }),
+    ),
+    of_direction(
+        "demand",
+        "least and most rate, time from asking to getting",
+        Read("'16k 2M 600ms'", |s, text| {
+            ByDemand::try_from(text.to_owned()).map(|demand| s.demand = Some(demand))
+        }),
+    ),
     of_direction("reorder", "probability that a packet comes later", Probability(|s, p| s.reorder = p)),
     of_direction("reorder_by", "by so much", Time(|s, ms| s.reorder_ms = ms)),
     of_direction("duplicate", "probability that it arrives twice", Probability(|s, p| s.duplicate = p)),
     of_direction("corrupt", "that it arrives with a wrong bit", Probability(|s, p| s.corrupt = p)),
     of_direction("jitter", "greatest additional delay", Time(|s, ms| s.jitter_ms = ms)),
     of_direction("jitter_keeps_order", "it overtakes nothing", Switch(|s, on| s.jitter_keeps_order = on)),
+    of_direction(
+        "jitter_frame",
+        "packets arrive only at the ends of such frames",
+        Time(|s, ms| s.jitter_frame_ms = ms),
+    ),
     of_direction("queue", "what may wait", Size(ANY_SIZE, |s, bytes| s.queue_bytes = Some(bytes))),
     of_direction(
         "queue_time",
@@ -529,6 +571,8 @@ mod tests {
 
     use super::*;
 
+    const RAIN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/traces/rain.csv");
+
     #[test]
     fn each_name_means_one_setting() {
         for setting in &SETTINGS {
@@ -552,6 +596,7 @@ mod tests {
                 Switch(_) => "true",
                 Text(_) => "a text",
                 _ if setting.key == "cc" => "hybla",
+                _ if setting.key == "trace" => RAIN,
                 OneOf(like, _) | Read(like, _) => like.trim_matches('\'').rsplit('|').next().unwrap(),
             };
             let (before, mut after) = (Settings::default(), Settings::default());
