@@ -7,8 +7,9 @@
 //!
 //! - Segments wait somewhere, and ever longer: for a while every RTT is well above the smallest and
 //!   still growing, also in its second half, and acknowledgements arrive more slowly than the link
-//!   sends. A link that corrupts has no queue, so random losses alone say nothing. Delay that jitters
-//!   grows, too, but not for long: it has to grow by more than it varies from train to train.
+//!   sends. A link that corrupts has no queue, so random losses alone say nothing. Delay that
+//!   jitters grows, too, but not for long: it has to grow by more than it varies from train to
+//!   train.
 //! - More is lost than corruption explains: a third of a round trip, or a tenth of two in a row.
 //!   That is a bottleneck almost without a queue.
 //! - A congestion mark, or a time-out of more than a few segments.
@@ -16,6 +17,9 @@
 //! Then BBR takes over, with the rate that the acknowledgements have shown. Where no segment waits
 //! any more it is tried whether the path carries half as much again, and so on up to the link's
 //! rate; after each trial that fails the next one waits twice as long.
+
+#[cfg(test)]
+mod tests;
 
 use farlink_wire::time::{Duration, Instant};
 
@@ -263,7 +267,8 @@ impl KnownRate {
                     *calm = if calm_now { *calm + 1 } else { 0 };
                     let (rate, waited) = (bbr.bandwidth_bps(), *calm);
                     self.base = bbr.min_rtt().or(self.base);
-                    // Delay that jitters is never calm, and what arrives as fast as the link sends finds room.
+                    // Delay that jitters is never calm. What arrives as fast as the link sends
+                    // finds room.
                     if rate >= self.link_bps / 100 * SLOW_PERCENT && !heavy_loss {
                         self.state = State::Link(0);
                     } else if waited >= self.patience_rounds {
@@ -611,102 +616,4 @@ fn initial_window(config: &Config, limit: u64, is_trusted: bool) -> u64 {
     let mss = u64::from(config.mss.max(1));
     let wanted = (u64::from(config.initial_window_segments.max(1)) * mss).min(limit);
     if is_trusted { wanted } else { wanted.min(INITIAL_BYTES_MAX.max(FEW_SEGMENTS * mss)) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Kind, Sample};
-
-    /// Whether BBR takes over where this is lost of 70 KB in a round trip.
-    fn gives_way(lost_bytes: u64, segments: u64) -> bool {
-        let rate = Some(8_000_000);
-        let mut cc = KnownRate::new(&Config {
-            kind: Kind::KnownRate,
-            mss: 1448,
-            fixed_rate_bps: rate,
-            ..Config::default()
-        });
-        let (now, rtt) = (Instant::from_millis(1_000), Duration::from_millis(20));
-        cc.on_lost(&Lost {
-            now,
-            bytes: lost_bytes,
-            segments,
-            tx_in_flight_bytes: 70_000,
-            lost_since_sent_bytes: lost_bytes,
-            app_limited: false,
-            continues: false,
-            delivered_bytes: 0,
-        });
-        cc.on_ack(&Ack {
-            now,
-            acked_bytes: 70_000 - lost_bytes,
-            rtt: Some(rtt),
-            srtt: rtt,
-            min_rtt: rtt,
-            in_flight_bytes: 0,
-            prior_in_flight_bytes: 70_000,
-            sample: Sample::default(),
-            app_limited: false,
-            in_recovery: false,
-            round_start: true,
-        });
-        cc.pacing_rate_bps().is_some()
-    }
-
-    /// Acknowledgements that arrive at half of 8 Mbit/s, each later than the one before, from this
-    /// RTT on.
-    fn wait(cc: &mut KnownRate, from_ms: u64) {
-        for n in 0..64 {
-            let (now, rtt) = (Instant::from_millis(5_000 + from_ms + 3 * n), from_ms + n + n / 2);
-            cc.on_ack(&Ack {
-                now,
-                acked_bytes: 1_448,
-                rtt: Some(Duration::from_millis(rtt)),
-                srtt: Duration::from_millis(rtt),
-                min_rtt: Duration::from_millis(500),
-                in_flight_bytes: 70_000,
-                prior_in_flight_bytes: 70_000,
-                sample: Sample::default(),
-                app_limited: false,
-                in_recovery: false,
-                round_start: false,
-            });
-        }
-    }
-
-    #[test]
-    fn who_has_waited_for_a_link_that_carries_less_goes_back_to_its_queue() {
-        let mut cc = KnownRate::new(&Config {
-            kind: Kind::KnownRate,
-            mss: 1448,
-            fixed_rate_bps: Some(8_000_000),
-            handshake_rtt: Some(Duration::from_millis(500)),
-            ..Config::default()
-        });
-        wait(&mut cc, 560);
-        assert!(cc.pacing_rate_bps().is_some(), "something is slow");
-        cc.set_link_rate(7_950_000, true);
-        assert!(cc.pacing_rate_bps().is_some(), "that is no news");
-        cc.set_link_rate(4_000_000, true);
-        assert!(cc.pacing_rate_bps().is_none(), "it was the link");
-        wait(&mut cc, 700);
-        assert!(cc.pacing_rate_bps().is_none(), "what had been sent before waits still");
-        let mut other = cc.clone();
-        other.draining_rounds = 0;
-        wait(&mut other, 560);
-        assert!(other.pacing_rate_bps().is_none(), "others see to so short a queue");
-        wait(&mut other, 700);
-        assert!(other.pacing_rate_bps().is_none(), "it comes as fast as the link sends");
-        cc.set_link_rate(8_000_000, false);
-        cc.draining_rounds = 0;
-        wait(&mut cc, 560);
-        assert!(cc.pacing_rate_bps().is_some());
-    }
-
-    #[test]
-    fn the_loss_of_one_large_segment_says_nothing_of_a_bottleneck() {
-        assert!(gives_way(28_960, 20), "twenty packets of fifty are more than a link corrupts");
-        assert!(!gives_way(26_608, 1));
-    }
 }

@@ -18,6 +18,7 @@
 //! declared rate is tried again, after each failure half as often.
 
 mod burst;
+mod fall;
 mod hosts;
 mod moving;
 mod peer;
@@ -524,14 +525,7 @@ impl RateEstimate {
             return;
         }
         let busy = busy_since.is_some_and(|since| since <= sample.sent_at);
-        let lately = self.round().max(sample.took * 4).max(self.fall_time(sample));
-        while self.recent.front().is_some_and(|(at, _)| now.since(*at) > lately)
-            || self.recent.len() >= RECENT_MAX
-        {
-            self.recent.pop_front();
-        }
-        let before = self.recent.back().map(|(_, s)| *s);
-        self.recent.push_back((now, *sample));
+        let before = self.keep(now, sample);
         self.hear_another(now, sample);
         let old = self.rate_bps.unwrap_or(old);
         if sample.saturated {
@@ -571,38 +565,25 @@ impl RateEstimate {
         self.steer(now, sample, busy);
     }
 
+    /// The sample is kept for a while. Returns the one before it.
+    fn keep(&mut self, now: Instant, sample: &Sample) -> Option<Sample> {
+        let lately = self.round().max(sample.took * 4).max(self.fall_time(sample));
+        while self.recent.front().is_some_and(|(at, _)| now.since(*at) > lately)
+            || self.recent.len() >= RECENT_MAX
+        {
+            self.recent.pop_front();
+        }
+        let before = self.recent.back().map(|(_, s)| *s);
+        self.recent.push_back((now, *sample));
+        before
+    }
+
     /// Bytes that the samples of the last round trip tell of, this one included.
     fn gathers(&mut self, now: Instant, bytes: u32) -> u32 {
         let (since, before) = self.gathered;
         let goes_on = before > 0 && now.since(since) <= self.round();
         self.gathered = if goes_on { (since, before.saturating_add(bytes)) } else { (now, bytes) };
         self.gathered.1
-    }
-
-    /// What the link carries, where all that has been told for a while says that it is full and
-    /// carries less than was thought.
-    fn fallen(&self, now: Instant, rate_bps: u64, sample: &Sample) -> Option<u64> {
-        let spread_time = self.fall_time(sample);
-        let most = |time: Duration| {
-            // Three samples, at least, however long they take.
-            let time = time.max(sample.took / 2 * 5).max(spread_time);
-            let lately = || self.recent.iter().rev().take_while(|(at, _)| now.since(*at) <= time);
-            let covers =
-                lately().last().is_some_and(|(at, s)| now.since(*at) + s.took >= spread_time / 4 * 3);
-            let full = covers && lately().count() >= 3 && lately().all(|(_, s)| s.saturated);
-            lately().map(|(_, s)| s.rate_bps).max().filter(|_| full)
-        };
-        let round = self.round();
-        let much_less = most(round / 16 * 5).filter(|most| *most < rate_bps / 3 * 2);
-        let percent = if self.is_as_declared() { DECLARED_PERCENT } else { 100 };
-        let is_less = |most: &u64| most.saturating_mul(100) < rate_bps.saturating_mul(percent);
-        much_less.or_else(|| most(round / 8 * 5).filter(is_less))
-    }
-
-    /// The link has to seem slower for so long, at least.
-    fn fall_time(&self, sample: &Sample) -> Duration {
-        let least = if self.hosts.tell { hosts::FALL_TIME_MIN } else { Duration::ZERO };
-        Spread::fall_time(sample.spread).max(least)
     }
 
     /// The link was full for the first time.

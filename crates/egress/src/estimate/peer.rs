@@ -141,27 +141,31 @@ impl Peer {
     /// Bytes need so much longer than was thought, even if none wait.
     pub(super) fn rebase(&mut self, now: Instant, longer: Duration) {
         let longer_us = longer.as_micros() as u32;
-        self.delay_us = match self.delay_before_us {
+        self.delay_us = self.base_us().wrapping_add(longer_us);
+        self.delay_before_us = None;
+        self.window_since = now;
+    }
+
+    /// The smallest difference of the clocks of late, microseconds modulo 2^32.
+    fn base_us(&self) -> u32 {
+        match self.delay_before_us {
             Some(before) if is_less(before, self.delay_us) => before,
             _ => self.delay_us,
         }
-        .wrapping_add(longer_us);
-        self.delay_before_us = None;
-        self.window_since = now;
+    }
+
+    /// How much longer than ever of late a packet took that left then and arrived at that time.
+    fn waited(&self, arrived_us: u32, sent_at: Instant) -> Duration {
+        let waited_us = arrived_us.wrapping_sub(micros(sent_at)).wrapping_sub(self.base_us());
+        // Above half of the range: less than ever before, by a transmission that was not the one
+        // that arrived.
+        Duration::from_micros(if waited_us > i32::MAX as u32 { 0 } else { u64::from(waited_us) })
     }
 
     /// The rate since the last mark, if there is enough to tell; then this is the next mark.
     pub(super) fn sample(&mut self, report: &Report, sent_at: Instant, terms: &Terms) -> Option<Sample> {
         let Terms { patience, wait_min, strong_only, is_declared, is_slowed, took_min, sent, .. } = *terms;
-        let base_us = match self.delay_before_us {
-            Some(before) if is_less(before, self.delay_us) => before,
-            _ => self.delay_us,
-        };
-        let waited_us = report.arrived_us.wrapping_sub(micros(sent_at)).wrapping_sub(base_us);
-        // Above half of the range: less than ever before, by a transmission that was not the one
-        // that arrived.
-        let waited_us = if waited_us > i32::MAX as u32 { 0 } else { waited_us };
-        let waited = Duration::from_micros(u64::from(waited_us));
+        let waited = self.waited(report.arrived_us, sent_at);
         let took_us = report.arrived_us.wrapping_sub(self.last.arrived_us);
         let (arrived_us, received_bytes) = (report.arrived_us, report.received_bytes);
         let mark = Mark { arrived_us, received_bytes, sent_at, waited, sent };

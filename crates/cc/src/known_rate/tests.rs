@@ -1,0 +1,96 @@
+//! The controller alone: what shows a bottleneck, and what does not.
+
+use super::*;
+use crate::{Kind, Sample};
+
+/// Whether BBR takes over where this is lost of 70 KB in a round trip.
+fn gives_way(lost_bytes: u64, segments: u64) -> bool {
+    let rate = Some(8_000_000);
+    let mut cc = KnownRate::new(&Config {
+        kind: Kind::KnownRate,
+        mss: 1448,
+        fixed_rate_bps: rate,
+        ..Config::default()
+    });
+    let (now, rtt) = (Instant::from_millis(1_000), Duration::from_millis(20));
+    cc.on_lost(&Lost {
+        now,
+        bytes: lost_bytes,
+        segments,
+        tx_in_flight_bytes: 70_000,
+        lost_since_sent_bytes: lost_bytes,
+        app_limited: false,
+        continues: false,
+        delivered_bytes: 0,
+    });
+    cc.on_ack(&Ack {
+        now,
+        acked_bytes: 70_000 - lost_bytes,
+        rtt: Some(rtt),
+        srtt: rtt,
+        min_rtt: rtt,
+        in_flight_bytes: 0,
+        prior_in_flight_bytes: 70_000,
+        sample: Sample::default(),
+        app_limited: false,
+        in_recovery: false,
+        round_start: true,
+    });
+    cc.pacing_rate_bps().is_some()
+}
+
+/// Acknowledgements that arrive at half of 8 Mbit/s, each later than the one before, from this
+/// RTT on.
+fn wait(cc: &mut KnownRate, from_ms: u64) {
+    for n in 0..64 {
+        let (now, rtt) = (Instant::from_millis(5_000 + from_ms + 3 * n), from_ms + n + n / 2);
+        cc.on_ack(&Ack {
+            now,
+            acked_bytes: 1_448,
+            rtt: Some(Duration::from_millis(rtt)),
+            srtt: Duration::from_millis(rtt),
+            min_rtt: Duration::from_millis(500),
+            in_flight_bytes: 70_000,
+            prior_in_flight_bytes: 70_000,
+            sample: Sample::default(),
+            app_limited: false,
+            in_recovery: false,
+            round_start: false,
+        });
+    }
+}
+
+#[test]
+fn who_has_waited_for_a_link_that_carries_less_goes_back_to_its_queue() {
+    let mut cc = KnownRate::new(&Config {
+        kind: Kind::KnownRate,
+        mss: 1448,
+        fixed_rate_bps: Some(8_000_000),
+        handshake_rtt: Some(Duration::from_millis(500)),
+        ..Config::default()
+    });
+    wait(&mut cc, 560);
+    assert!(cc.pacing_rate_bps().is_some(), "something is slow");
+    cc.set_link_rate(7_950_000, true);
+    assert!(cc.pacing_rate_bps().is_some(), "that is no news");
+    cc.set_link_rate(4_000_000, true);
+    assert!(cc.pacing_rate_bps().is_none(), "it was the link");
+    wait(&mut cc, 700);
+    assert!(cc.pacing_rate_bps().is_none(), "what had been sent before waits still");
+    let mut other = cc.clone();
+    other.draining_rounds = 0;
+    wait(&mut other, 560);
+    assert!(other.pacing_rate_bps().is_none(), "others see to so short a queue");
+    wait(&mut other, 700);
+    assert!(other.pacing_rate_bps().is_none(), "it comes as fast as the link sends");
+    cc.set_link_rate(8_000_000, false);
+    cc.draining_rounds = 0;
+    wait(&mut cc, 560);
+    assert!(cc.pacing_rate_bps().is_some());
+}
+
+#[test]
+fn the_loss_of_one_large_segment_says_nothing_of_a_bottleneck() {
+    assert!(gives_way(28_960, 20), "twenty packets of fifty are more than a link corrupts");
+    assert!(!gives_way(26_608, 1));
+}
