@@ -378,6 +378,7 @@ impl RateEstimate {
             sent: self.sent_by(now, sent_at),
             now,
             rtt: self.round(),
+            is_restless: self.is_restless(now),
             rate_bps: self.rate_bps,
         };
         let peer = self.peer(now, report, sent_at, terms.sent);

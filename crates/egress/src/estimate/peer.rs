@@ -68,6 +68,8 @@ pub(super) struct Terms {
     pub(super) sent: Option<Sent>,
     pub(super) now: Instant,
     pub(super) rtt: Duration,
+    /// The link was away a short time ago.
+    pub(super) is_restless: bool,
     /// What the link is thought to carry, bits per second.
     pub(super) rate_bps: Option<u64>,
 }
@@ -253,7 +255,10 @@ impl Peer {
             };
             let least = queue_at(sent.min(came), FASTER_PERCENT);
             let most = queue_at(sent.max(came), SLOWER_PERCENT);
-            self.spread.note(terms.now, waited, (least, most), terms.rtt);
+            // A queue that has been lost is no delay that fell by itself.
+            if !terms.is_restless && came >= sent / 2 {
+                self.spread.note(terms.now, waited, (least, most), terms.rtt);
+            }
         }
         self.spread.now(terms.now)
     }

@@ -12,7 +12,8 @@ use farlink_wire::time::{Duration, Instant};
 const HALF_LIFE: Duration = Duration::from_secs(10);
 /// And a rise in this one, until a fall follows.
 const RISE_HALF_LIFE: Duration = Duration::from_millis(250);
-/// The spread is never taken for more than a round trip, or than this where that is shorter.
+/// The spread is never taken for more than a quarter of a round trip, or than this where that is
+/// shorter.
 const MOST_MIN: Duration = Duration::from_millis(50);
 /// A rate is taken over so many spreads at least: it is wrong by an eighth at most, then.
 const RATE_SPREADS: u32 = 4;
@@ -69,7 +70,7 @@ impl Spread {
         rtt: Duration,
     ) {
         let fell = least.saturating_sub(waited);
-        let both = fell.min(self.rise.after(now, RISE_HALF_LIFE)).min(rtt.max(MOST_MIN));
+        let both = fell.min(self.rise.after(now, RISE_HALF_LIFE)).min((rtt / 4).max(MOST_MIN));
         self.both.note(now, both, HALF_LIFE);
         self.rise.note(now, waited.saturating_sub(most), RISE_HALF_LIFE);
     }
@@ -100,9 +101,9 @@ mod tests {
         spread.note(at(2_000), ms(0), (ms(300), ms(300)), ms(100));
         assert_eq!(spread.now(at(2_000)).max(ms(31)), ms(31), "that rise was long ago");
         assert_eq!(spread.now(at(200_000)).as_micros(), 0);
-        spread.note(at(1_000_000), ms(9_000), (ms(0), ms(0)), ms(100));
-        spread.note(at(1_000_000), ms(0), (ms(9_000), ms(9_000)), ms(100));
-        assert_eq!(spread.now(at(1_000_000)), ms(100), "no more than a round trip");
+        spread.note(at(1_000_000), ms(9_000), (ms(0), ms(0)), ms(400));
+        spread.note(at(1_000_000), ms(0), (ms(9_000), ms(9_000)), ms(400));
+        assert_eq!(spread.now(at(1_000_000)), ms(100), "no more than a quarter of a round trip");
         assert_eq!(spread.now(at(1_010_000)), ms(50));
         assert_eq!(spread.now(at(1_015_000)).as_micros(), 37_500, "evenly between two halves");
     }
