@@ -9,11 +9,12 @@ use crate::split::Split;
 
 impl Split<'_> {
     /// What the gateway there is to hear of the link to it. What is held above a gap goes before.
-    /// It need not have been heard yet: a client's request takes it along.
-    pub(crate) fn advert_to_tell(&self, cx: &Cx<'_>, to: Side) -> Option<Advert> {
+    /// It need not have been heard yet: a client's request takes it along, unless that costs time.
+    pub(crate) fn advert_to_tell(&self, cx: &Cx<'_>, to: Side, pure: bool) -> Option<Advert> {
         let (leg, inbound) = (self.legs.get(to), self.relays.get(to));
         let hello = leg.peer.hello().filter(|hello| hello.reads_frames())?;
-        cx.links.get(leg.out)?.advert_due(cx.now, hello.identity).filter(|_| !inbound.buffer.has_early())
+        let link = cx.links.get(leg.out).filter(|link| pure || !link.are_adverts_dear())?;
+        link.advert_due(cx.now, hello.identity).filter(|_| !inbound.buffer.has_early())
     }
 
     /// The gateway there has said what it knows of the link, or not, and may have to hear what is

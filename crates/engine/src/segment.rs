@@ -354,7 +354,7 @@ impl Split<'_> {
             told_delay,
             far: inbound.far_acked(),
             arrived,
-            advert: self.advert_to_tell(cx, to),
+            advert: self.advert_to_tell(cx, to, pure),
             said,
             shims: self.shims_to_tell(cx, to).filter(|_| pure),
         })

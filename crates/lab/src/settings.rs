@@ -437,8 +437,8 @@ impl Settings {
         [self.mode].iter().chain(self.modes.values()).any(|mode| *mode == Mode::Custody)
     }
 
-    /// The rate that the gateway of this name is told of a link that carries so much, bit/s; `None`:
-    /// none.
+    /// The rate that the gateway of this name is told of a link that carries so much, bit/s;
+    /// `None`: none.
     #[must_use]
     pub fn told_bps(&self, gateway: &str, link_bps: u64) -> Option<u64> {
         let of_link = if self.rate_known { link_bps } else { 0 };

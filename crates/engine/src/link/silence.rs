@@ -13,9 +13,9 @@
 //!
 //! The only host that is silent, while nobody else was answered either, may be off, or the link may
 //! be away: that cannot be told apart, and makes no difference to this host. So it is asked as a
-//! link would be, by one segment of one of its connections. Nobody waits for that, all timers go on,
-//! and what others send goes on. When anybody is answered, this host's connections go on at once:
-//! else they would wait for timers that have backed off, long after the link is back.
+//! link would be, by one segment of one of its connections. Nobody waits for that, all timers go
+//! on, and what others send goes on. When anybody is answered, this host's connections go on at
+//! once: else they would wait for timers that have backed off, long after the link is back.
 //!
 //! A suspected link is asked by one segment of one connection. When two of them have stayed
 //! unanswered all other data waits, and no timer counts. The next segment follows after the round

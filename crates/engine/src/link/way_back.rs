@@ -26,6 +26,11 @@ pub struct RateIn {
     pub at: Option<Instant>,
 }
 
+/// What an advert adds to a segment, in words of four bytes.
+const ADVERT_OPTION_BYTES: u64 = 8;
+/// Data comes no later than by this for it, milliseconds.
+const ADVERT_MS_MAX: u64 = 5;
+
 /// What is known of that.
 #[derive(Debug)]
 pub struct WayIn {
@@ -141,10 +146,18 @@ impl Link {
         Some(self.advert()).filter(|advert| self.way_in.advertised.is_due(now, to, advert))
     }
 
+    /// The bytes of one take so long that no data is to wait for them: it waits for an
+    /// acknowledgement.
+    #[must_use]
+    pub fn are_adverts_dear(&self) -> bool {
+        let least_bps = 8 * 1_000 * ADVERT_OPTION_BYTES / ADVERT_MS_MAX;
+        self.rate_in_force_bps().is_some_and(|bps| bps < least_bps)
+    }
+
     /// It has not heard anything yet, and is worth a segment of its own.
     #[must_use]
     pub fn owes_advert(&self, to: Identity) -> bool {
-        self.way_in.advertised.is_owed(to, &self.advert())
+        !self.are_adverts_dear() && self.way_in.advertised.is_owed(to, &self.advert())
     }
 
     /// It has been told.

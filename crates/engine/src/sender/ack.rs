@@ -48,8 +48,7 @@ impl Sender {
             happened.progress = true;
         }
         let of_old_way = self.flight.is_of_old_way(acked.newest.map(|(sent_at, ..)| sent_at));
-        let told = Told { advanced, of_old_way, took: self.packet_took(acked.rtt_bytes) };
-        self.flight.measure(now, &acked, told, self.silence.expected.is_unsaid);
+        self.measure(now, &acked, advanced, of_old_way);
         let min_rtt = self.flight.rtt().min_rtt();
         // An answer that comes sooner than any before was to an earlier transmission (RFC 8985 6.2
         // step 2).
@@ -92,6 +91,11 @@ impl Sender {
             self.wait_for_verdict(now, &acked);
         }
         happened
+    }
+
+    fn measure(&mut self, now: Instant, acked: &Acked, advanced: bool, of_old_way: bool) {
+        let told = Told { advanced, of_old_way, took: self.packet_took(acked.rtt_bytes) };
+        self.flight.measure(now, acked, told, self.silence.expected.is_unsaid);
     }
 
     /// What left together comes one after the other: the next acknowledgement is not farther away

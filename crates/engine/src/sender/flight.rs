@@ -361,7 +361,9 @@ impl Flight {
     /// right. It is believed once: the path may have become shorter.
     pub fn answered_too_soon(&self, acked: &Acked, took: Duration) -> Option<Duration> {
         let (again, first) = acked.repeated_once.filter(|_| !self.rtt.was_too_soon())?;
-        let empty = self.rtt.min_without_packet().or(self.declared_rtt).or(self.rtt.expected())?;
+        // Behind no link all that was measured may have stood in a queue that has gone since.
+        let of_link = self.declared_rtt.or(self.rtt.expected())?;
+        let empty = self.rtt.min_without_packet().map_or(of_link, |min| min.min(of_link));
         (again < empty / 4 * 3 + took / 2).then_some(first)
     }
     /// That was so: timers go by it.

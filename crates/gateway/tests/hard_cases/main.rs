@@ -4,6 +4,7 @@
 #[path = "../script/mod.rs"]
 mod script;
 
+mod adverts;
 mod ahead;
 mod basics;
 mod bypass;

@@ -499,8 +499,8 @@ fn hosts_behind_a_link(rate_bps: Option<u64>, hosts: &[&str]) -> Script {
     t
 }
 
-/// Who can say whether the only host is off, or its link away? It is asked as a link is, and goes on
-/// as soon as it is heard, with all its connections.
+/// Who can say whether the only host is off, or its link away? It is asked as a link is, and goes
+/// on as soon as it is heard, with all its connections.
 #[test]
 fn one_host_alone_is_asked_all_the_time_and_goes_on_at_once() {
     for rate_bps in [Some(8_000_000), None] {

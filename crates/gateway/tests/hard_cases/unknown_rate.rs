@@ -71,3 +71,43 @@ fn what_stands_in_line_behind_others_is_not_repeated() {
     t.play("a > P. 28001:29401 ack 1\n ~100\n drop");
     assert_eq!(got(&mut t, 5_000, "b > . 1 ack 29401 <flcame 7 3200000 40000>\n ~1000"), 100);
 }
+
+/// Nobody has said the rate, and no gateway answers: a queue may be longer than a timeout. What is
+/// acknowledged first after one may have been the original or the repetition, so the next one is
+/// waited for, with two new segments (F-RTO, RFC 5682).
+#[test]
+fn where_the_rate_is_not_said_a_timeout_waits_for_a_second_word() {
+    let mut t = Script::with(|s| s.link = Some(Link { name: "sat".into(), ..Link::default() }));
+    let syn = "win 65535 <mss 1460,sackOK,ws 7>";
+    t.play(&format!("a > S 0 {syn}\n ~500\n drop\n b > S. 0 ack 1 {syn}\n drop\n a > . 1 ack 1\n drop"));
+    t.play("a > P. 1:11201 ack 1 {gso 1400}\n ~2500");
+    let first = t.take(Host::B);
+    assert!(first.iter().filter(|s| s.seq == 1).count() > 1, "the timeout repeats the first one");
+    // The queue lets one segment through each 300 ms.
+    let mut again = Vec::new();
+    for n in 1..=8u32 {
+        t.play(&format!("drop\n b > . 1 ack {}\n ~300", 1 + 1_400 * n));
+        again.extend(t.take(Host::B).iter().map(|s| s.seq).filter(|seq| *seq < 11_201));
+    }
+    assert_eq!(again, [], "nothing of it was lost");
+}
+
+/// A full packet takes 40 s at 300 bit/s. Of a link of which nothing is known that is not silence,
+/// even where a gateway is to answer.
+#[test]
+fn a_new_link_is_given_the_time_of_a_packet_on_the_slowest_line() {
+    let state = |t: &mut Script| t.with_gateway(|g, _, _| g.status()).links.remove(0).state;
+    let mut t = script();
+    open(&mut t, 40_000);
+    t.play("a > P. 1:101 ack 1\n ~35000\n drop");
+    assert_eq!(state(&mut t), "up");
+    t.play("~60000\n drop");
+    assert_ne!(state(&mut t), "up");
+    // Of one whose rate is said it is.
+    let mut t = Script::with(|s| {
+        s.link = Some(Link { name: "sat".into(), rate_bps: Some(8_000_000), ..Link::default() });
+    });
+    open(&mut t, 40_000);
+    t.play("a > P. 1:101 ack 1\n ~35000\n drop");
+    assert_ne!(state(&mut t), "up");
+}

@@ -1,5 +1,5 @@
-//! `outage`: one connection, or many (`flows`), and a link that is away once. What is under way then
-//! is to live, and to go on as soon as the link is back.
+//! `outage`: one connection, or many (`flows`), and a link that is away once. What is under way
+//! then is to live, and to go on as soon as the link is back.
 
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 
 use farlink_wire::build::farlink_option;
 use farlink_wire::xcp::{HeaderTime, XcpFields, sum_option};
-use farlink_wire::{FARLINK_DATA, FARLINK_EXIDS, Flags, SackBlock, SeqNum};
+use farlink_wire::{FARLINK_DATA, FARLINK_EXIDS, FARLINK_SYN, FARLINK_SYN_ACK, Flags, SackBlock, SeqNum};
 
 use crate::rng::Rng;
 
@@ -37,6 +37,9 @@ pub enum Lie {
     Runs,
     /// Wishes of XCP, and what came of others': where routers say how fast. It is drawn apart.
     Wishes,
+    /// What gateways advertise of a link: any rate, any round trip, both directions taking turns. It
+    /// is drawn apart, too.
+    Adverts,
     /// Single bytes here and there in the window, and beyond it.
     Shreds,
     /// The same bytes again with another content.
@@ -58,7 +61,7 @@ pub enum Lie {
 }
 
 impl Lie {
-    /// All of them but [`Self::Wishes`].
+    /// All of them but [`Self::Wishes`] and [`Self::Adverts`].
     pub const ALL: [Self; 22] = [
         Self::SackShreds,
         Self::SackWild,
@@ -180,6 +183,7 @@ const ARRIVED: u8 = 4;
 const RUNS: u8 = 5;
 const HELLO: u8 = 6;
 const TAG: u8 = 7;
+const LINK: u8 = 9;
 
 /// A body of Farlink's option with fields that say too much or too little: in frames, or as version
 /// 1 has it.
@@ -243,6 +247,19 @@ fn wishes(rng: &mut Rng) -> Vec<u8> {
     }
     let (spacing, rtt) = (HeaderTime(any(rng)), HeaderTime(any(rng)));
     XcpFields { spacing, rtt, delta_bytes_per_s: any(rng).cast_signed() }.option().to_vec()
+}
+
+/// What a gateway advertises of the link: slow, fast, anything, now and then cut short.
+fn advert(rng: &mut Rng) -> Vec<u8> {
+    let number = |rng: &mut Rng| {
+        let any = rng.bits() as u16;
+        rng.pick(&[0, 1, 1_000, 0x27d0, u16::MAX, any]).to_be_bytes()
+    };
+    let value = [&[rng.range(0, 32) as u8][..], &number(rng), &number(rng)].concat();
+    let length = if rng.chance(0.8) { rng.pick(&[3, 5]) } else { rng.range(0, 16) as usize };
+    let mut body = vec![LINK << 4 | length as u8];
+    body.extend(value.iter().take(length));
+    body
 }
 
 /// What a gateway says of itself in the handshake: one that can do anything, or nothing.
@@ -314,6 +331,7 @@ impl Lie {
                 say.ack = known.irs + 1;
                 say.farlink = Some((FARLINK_DATA, message(rng, known, true)));
             }
+            Self::Adverts => say.farlink = Some((FARLINK_DATA, advert(rng))),
             Self::Wishes => {
                 say.farlink = Some((FARLINK_DATA, Vec::new()));
                 say.options = wishes(rng);
@@ -383,6 +401,11 @@ impl Lie {
                     _ => some_bytes(rng, 20),
                 };
                 say.window = rng.pick(&[0, 1, 500, 65_535]);
+            }
+            Self::Adverts => {
+                // Whoever reads frames says so in the handshake.
+                let form = if say.flags.ack() { FARLINK_SYN_ACK } else { FARLINK_SYN };
+                say.farlink = Some((form, hello(rng)));
             }
             Self::Marks | Self::Messages | Self::Runs | Self::Wishes => {
                 let body = match rng.range(0, 3) {

@@ -20,6 +20,8 @@ pub const SPOOFER: usize = 5;
 pub const LIAR_PORT: u16 = 6000;
 /// So many of the declared links have routers that say how fast, or gateways that hope for them.
 const XCP_SHARE: f64 = 0.15;
+/// Over so many of them liars advertise what the link carries.
+const ADVERTS_SHARE: f64 = 0.3;
 /// On so many of these somebody changes what is said.
 const HARM_SHARE: f64 = 0.5;
 const HARMS: [XcpHarm; 6] =
@@ -163,6 +165,11 @@ impl HostilePlan {
             link.xcp_in_shim = Rng::new(seed, "hostile: xcp in its own header").chance(0.5);
             let both = calls.iter_mut().flat_map(|call| &mut call.lies);
             both.filter(|_| rng.chance(0.5)).for_each(|lies| lies.push(Lie::Wishes));
+        }
+        let mut rng = Rng::new(seed, "hostile: adverts");
+        if link.declared != Declared::No && rng.chance(ADVERTS_SHARE) {
+            let both = calls.iter_mut().flat_map(|call| &mut call.lies);
+            both.filter(|_| rng.chance(0.5)).for_each(|lies| lies.push(Lie::Adverts));
         }
         let mut linux = linux;
         // Without SACK whatever a forged packet draws looks like a loss (RFC 5681), with or without
