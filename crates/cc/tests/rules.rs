@@ -251,7 +251,7 @@ fn names() {
     let error = "bbr9".parse::<Kind>().unwrap_err().to_string();
     assert_eq!(
         error,
-        "unknown congestion control \"bbr9\"; known are reno, cubic, hybla, vegas, bbr, fixed-rate, xcp, unfair"
+        "unknown congestion control \"bbr9\"; known are reno, cubic, hybla, vegas, bbr, cubic-bbr, fixed-rate, xcp, unfair"
     );
 }
 

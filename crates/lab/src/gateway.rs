@@ -59,10 +59,10 @@ pub fn config_text(topology: &Topology, node: usize, lab: &Settings, socket: &Pa
     for link in declared {
         let name = topology.interface(node, link.neighbour)?.name;
         text.push_str(&format!("\n[[link]]\ninterface = \"{name}\"\n"));
-        let rate = if link.sends_up { lab.up_bps() } else { lab.rate_bps };
-        if let Some(told) = lab.told_bps(&topology.nodes[node].name, rate) {
+        let (up, down) = (lab.up_bps(), lab.rate_bps);
+        let (rate, rate_in) = if link.sends_up { (up, down) } else { (down, up) };
+        if let Some((told, rate_in)) = lab.told_bps(&topology.nodes[node].name, rate, rate_in) {
             text.push_str(&format!("rate_bps = {told}\n"));
-            let rate_in = if link.sends_up { lab.rate_bps } else { lab.up_bps() };
             if lab.rate_in_known && rate_in != told && rate_in > 0 {
                 text.push_str(&format!("rate_in = \"{rate_in} bit/s\"\n"));
             }
@@ -265,7 +265,11 @@ mod tests {
         assert_eq!(of("gw1", &lab)["link"][0]["rate_in"].as_str(), Some("8000000 bit/s"));
         let silent = &of("gw2", &lab)["link"][0];
         assert!(silent.get("rate_bps").is_none() && silent.get("rate_in").is_none(), "{silent}");
-        lab.told_rates_bps.clear();
+        lab.set_all(["told_rates=gw1=swapped gw2=120%"]).unwrap();
+        assert_eq!(of("gw1", &lab)["link"][0]["rate_bps"].as_integer(), Some(8_000_000));
+        assert_eq!(of("gw1", &lab)["link"][0]["rate_in"].as_str(), Some("128000 bit/s"));
+        assert_eq!(of("gw2", &lab)["link"][0]["rate_bps"].as_integer(), Some(9_600_000));
+        lab.told_rates.clear();
         lab.link_iw = 4;
         assert_eq!(of("gw2", &lab)["link"][0]["initial_window_segments"].as_integer(), Some(4));
         lab.rate_known = false;

@@ -117,6 +117,21 @@ pub enum GatewayAt {
     Client,
 }
 
+/// What a gateway is told in place of the rate of its link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Told {
+    /// Nothing.
+    Nothing,
+    /// A rate, bit/s.
+    Rate(u64),
+    /// So many hundredths of the rate that the link has.
+    Percent(u32),
+    /// The rate of what comes in by it, and of that the one of what goes out: somebody has mistaken
+    /// one for the other.
+    Swapped,
+}
+
 /// Everything that can be said about a laboratory. Rates are bits per second of IP packets; "down"
 /// is towards the client.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -250,9 +265,8 @@ pub struct Settings {
     pub rate_known: bool,
     /// Whether they are told the rate of what comes in by it, where that is another one.
     pub rate_in_known: bool,
-    /// The rates that single gateways are told in place of the link's, bit/s, by the name of their
-    /// node; 0: none.
-    pub told_rates_bps: BTreeMap<String, u64>,
+    /// What single gateways are told in place of the link's rate, by the name of their node.
+    pub told_rates: BTreeMap<String, Told>,
     /// Whether the gateways are told the link's round trip.
     pub rtt_known: bool,
     /// What gateways do with connections.
@@ -372,7 +386,7 @@ impl Default for Settings {
             cc_window_bytes: None,
             rate_known: true,
             rate_in_known: true,
-            told_rates_bps: BTreeMap::new(),
+            told_rates: BTreeMap::new(),
             rtt_known: true,
             mode: Mode::Split,
             modes: BTreeMap::new(),
@@ -437,12 +451,23 @@ impl Settings {
         [self.mode].iter().chain(self.modes.values()).any(|mode| *mode == Mode::Custody)
     }
 
+<<<<<<< HEAD
     /// The rate that the gateway of this name is told of a link that carries so much, bit/s;
     /// `None`: none.
+=======
+    /// What the gateway of this name is told of a link that carries so much away from it, and so
+    /// much towards it, bit/s: both rates. `None`: none.
+>>>>>>> h-matrix
     #[must_use]
-    pub fn told_bps(&self, gateway: &str, link_bps: u64) -> Option<u64> {
-        let of_link = if self.rate_known { link_bps } else { 0 };
-        Some(self.told_rates_bps.get(gateway).copied().unwrap_or(of_link)).filter(|bps| *bps > 0)
+    pub fn told_bps(&self, gateway: &str, out_bps: u64, in_bps: u64) -> Option<(u64, u64)> {
+        let told = self.told_rates.get(gateway).copied();
+        let both = match told.unwrap_or(if self.rate_known { Told::Percent(100) } else { Told::Nothing }) {
+            Told::Nothing => (0, 0),
+            Told::Rate(bps) => (bps, in_bps),
+            Told::Percent(of_it) => (out_bps.saturating_mul(of_it.into()) / 100, in_bps),
+            Told::Swapped => (in_bps, out_bps),
+        };
+        Some(both).filter(|(out_bps, _)| *out_bps > 0)
     }
 
     /// Congestion control of the host of this name.
@@ -586,6 +611,7 @@ mod tests {
             ("eth_rates=eth1=20parsec", "unknown unit `parsec`; rates by name"),
             ("told_rates=32k", "`32k` names no gateway; rates by gateway"),
             ("told_rates=gw1=much", "rates by gateway such as"),
+            ("told_rates=gw1=0%", "`0%` is no part of a rate"),
             ("cc=bbr9", "known are reno, cubic"),
         ] {
             let text = s.set_all([pair]).unwrap_err().to_string();

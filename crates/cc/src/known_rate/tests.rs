@@ -85,7 +85,10 @@ fn who_has_waited_for_a_link_that_carries_less_goes_back_to_its_queue() {
     assert!(other.pacing_rate_bps().is_none(), "it comes as fast as the link sends");
     cc.set_link_rate(8_000_000, false);
     cc.draining_rounds = 0;
-    wait(&mut cc, 560);
+    // The trains before were far apart, and that is delay that jitters until these go on for long.
+    wait(&mut cc, 800);
+    wait(&mut cc, 896);
+    wait(&mut cc, 992);
     assert!(cc.pacing_rate_bps().is_some());
 }
 

@@ -6,6 +6,9 @@ use crate::report::CellReport;
 
 /// Bytes of a full segment, for bounds that count in segments.
 const SEGMENT_BYTES: f64 = 1_460.0;
+/// A full packet, and its payload beside timestamps.
+const PACKET_BYTES: f64 = 1_500.0;
+const PAYLOAD_BYTES: f64 = 1_448.0;
 /// The share of the limit that is no delay: what is later than that counts in round trips.
 const AT_THE_LIMIT: f64 = 1.05;
 
@@ -22,6 +25,7 @@ pub const DERIVED: &[(&str, &str)] = &[
     ),
     ("repaired_share", "the part of it that had been taken for lost"),
     ("early_share", "the part of it that an idle link carried before a loss could be known"),
+    ("link_own_bytes", "link_bytes without the copies that an idle link carried, and their headers"),
     ("wasted_share", "what the link carried in vain, for each byte delivered"),
     ("round_trips_late", "round trips of the link beyond 1.05 times the limit"),
     (
@@ -78,6 +82,10 @@ pub fn figure(cell: &CellReport, name: &str) -> Option<f64> {
         "retransmitted_share" => Some(metric("retransmitted_bytes")? / payload()?),
         "repaired_share" => Some(metric("repaired_bytes")? / payload()?),
         "early_share" => Some(metric("early_bytes")? / payload()?),
+        "link_own_bytes" => {
+            let with_headers = metric("early_bytes").unwrap_or(0.0) * PACKET_BYTES / PAYLOAD_BYTES;
+            Some(metric("link_bytes")? - with_headers)
+        }
         "wasted_share" => Some(metric("wasted_bytes")? / payload()?),
         "round_trips_late" => Some((cell.seconds? - AT_THE_LIMIT * cell.limit_seconds?) / round_trip_s()?),
         // A lost SYN waits for its host's timer, which no gateway can shorten.

@@ -2,6 +2,7 @@
 
 mod arrivals;
 mod figures;
+mod means;
 mod text;
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +11,7 @@ use serde_json::Value;
 use anyhow::{Context, Result, bail};
 
 pub use figures::{DERIVED, figure};
+use means::Other;
 pub use text::{mark, render};
 
 use crate::report::{CellReport, Report};
@@ -17,6 +19,8 @@ use crate::scenario::{Across, Cell, Driver, Expect, Params, Runs, Scenario};
 
 /// So much later is nothing: kernels, programs and the cables of a simulated network take that.
 const ALLOWANCE_S: f64 = 0.005;
+/// So many of a hundred cells that are compared by means may be exceptions.
+const EXCEPTED_PERCENT_MAX: usize = 3;
 
 /// What became of the expectations of a scenario.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -54,6 +58,12 @@ pub struct Verdict {
     pub runs: usize,
     /// Whether it holds.
     pub holds: bool,
+    /// The mean over that of the better of the others, where cells are compared by means.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<f64>,
+    /// It holds as an exception only.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub excepted: bool,
     /// What else there is to say.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
@@ -107,12 +117,38 @@ impl<'a> Judge<'a> {
         for (expect, number) in scenario.expect.iter().zip(1..) {
             judge.check(expect).with_context(|| format!("expectation {number}: {}", expect.describe()))?;
         }
+        judge.check_exceptions()?;
         Ok(judge)
+    }
+
+    /// That exceptions are of cells that are compared by means, and of few of these.
+    fn check_exceptions(&self) -> Result<()> {
+        let compared = |cell: &&Cell| {
+            let by_means = self.scenario.expect.iter().filter(|e| e.runs == Runs::Means);
+            by_means.into_iter().any(|e| e.of.matches(&cell.params, &cell.variant))
+        };
+        let of_means: Vec<Cell> = self.cells.iter().filter(compared).cloned().collect();
+        for except in &self.scenario.except {
+            except.check(&of_means).with_context(|| format!("[[except]] of {}", except.of))?;
+        }
+        let is_excepted =
+            |c: &&Cell| self.scenario.except.iter().any(|e| e.of.matches(&c.params, &c.variant));
+        let excepted = of_means.iter().filter(is_excepted).count();
+        if excepted * 100 > of_means.len() * EXCEPTED_PERCENT_MAX {
+            bail!(
+                "[[except]]: {excepted} of {} cells that are compared by means, and {EXCEPTED_PERCENT_MAX} % may be",
+                of_means.len()
+            );
+        }
+        Ok(())
     }
 
     fn check(&self, expect: &Expect) -> Result<()> {
         expect.check(self.cells)?;
         let Some(other) = &expect.not_slower_than else { return Ok(()) };
+        if expect.runs == Runs::Means {
+            other.check(self.cells).context("not_slower_than")?;
+        }
         for axis in &self.scenario.axis {
             // A setting that is empty shows in no param; that is a value, too.
             let mut values: Vec<_> = self.cells.iter().map(|c| c.params.get(&axis.name)).collect();
@@ -214,7 +250,14 @@ impl<'a> Judge<'a> {
                 verdicts.push(of_bound(expect, cell, &runs, name, relation, *bound));
             }
         }
-        if expect.not_slower_than.is_some() {
+        if expect.runs == Runs::Means {
+            let others: Vec<_> =
+                self.others(expect, cell).map(|c| Other::new(c, runs_of(report, c))).collect();
+            if !others.iter().all(Other::has_run) {
+                return Err(Some("the cells that it is compared with did not all run".into()));
+            }
+            verdicts.extend(means::compared(expect, &self.scenario.except, cell, &runs, &others));
+        } else if expect.not_slower_than.is_some() {
             let others: Vec<_> = self.others(expect, cell).flat_map(|c| runs_of(report, c)).collect();
             if others.is_empty() {
                 return Err(Some("the cells that it is compared with did not run".into()));
@@ -385,13 +428,15 @@ fn verdict_of(cell: &Cell, figure: &str, relation: &str, runs: usize) -> Verdict
         bound: None,
         runs,
         holds: false,
+        ratio: None,
+        excepted: false,
         note: String::new(),
     }
 }
 
 /// The value that stands for all runs. `is_largest`: large ones are bad.
 fn one_of(values: &[f64], runs: Runs, is_largest: bool) -> f64 {
-    if matches!(runs, Runs::Mean | Runs::Paired) {
+    if matches!(runs, Runs::Mean | Runs::Means | Runs::Paired) {
         return values.iter().sum::<f64>() / values.len() as f64;
     }
     let mut sorted = values.to_vec();
@@ -400,7 +445,7 @@ fn one_of(values: &[f64], runs: Runs, is_largest: bool) -> f64 {
         sorted.reverse();
     }
     let share = match runs {
-        Runs::Mean | Runs::Paired | Runs::Median => 0.5,
+        Runs::Mean | Runs::Means | Runs::Paired | Runs::Median => 0.5,
         Runs::P90 => 0.9,
         Runs::Worst => 1.0,
     };

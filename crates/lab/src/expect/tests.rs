@@ -138,6 +138,87 @@ fn paired_runs_are_those_of_the_same_seeds() {
     assert_eq!((judgement.verdicts[0].value, judgement.verdicts[0].holds), (Some(4.0), false));
 }
 
+const MEANS: &str = "[[expect]]
+    of = { variant = 'farlink' }
+    runs = 'means'
+    never_above = 1.1
+    second_worst = 1.25
+    not_slower_than = { variant = 'direct', host_cc = ['bbr', 'reno'] }";
+
+#[test]
+fn by_means_the_better_of_the_others_counts() {
+    let judge = |ours: &[f64], bbr: &[f64], reno: &[f64]| {
+        judged(MEANS, &[(1000, "farlink", ours), (1000, "bbr", bbr), (1000, "reno", reno)])
+    };
+    let holds = |judgement: &Judgement| judgement.verdicts[0].holds;
+    assert!(holds(&judge(&[1.024], &[1.0], &[2.0])));
+    assert!(!holds(&judge(&[1.026], &[1.0], &[2.0])), "bbr is better");
+    assert!(!holds(&judge(&[1.026], &[2.0], &[1.0])), "reno is");
+    assert!(!holds(&judge(&[f64::INFINITY], &[1.0], &[1.0])), "this one broke off");
+    assert!(holds(&judge(&[9.0], &[f64::INFINITY], &[f64::INFINITY])), "all others did");
+    let judgement = judge(&[2.0], &[2.0], &[1.0]);
+    let verdict = &judgement.verdicts[0];
+    assert_eq!((verdict.ratio, verdict.runs), (Some(2.0), 1));
+    assert!(verdict.note.contains("2.0000 x direct host_cc=reno, which has 1.0000"), "{verdict:?}");
+    assert!(render(&judgement).contains("1 cells compared by means: 1 slower, 1 miss a bound, 0 excepted"));
+    // One of the two did not run.
+    let judgement = judged(MEANS, &[(1000, "farlink", &[1.0]), (1000, "bbr", &[1.0])]);
+    assert!(judgement.verdicts.is_empty() && judgement.not_judged[0].reason.contains("did not all run"));
+}
+
+#[test]
+fn the_noise_of_means_is_allowed_for_and_ends_at_a_tenth() {
+    let judge = |ours: &[f64], bbr: &[f64]| {
+        let judgement =
+            judged(MEANS, &[(1000, "farlink", ours), (1000, "bbr", bbr), (1000, "reno", &[99.0, 99.0])]);
+        let [first, .., last] = &judgement.verdicts[..] else { panic!("{judgement:?}") };
+        (first.bound.unwrap(), first.holds, last.holds)
+    };
+    // The variance of each mean is 0.0001, and two standard errors of the difference 0.0283.
+    let (bound, holds, tail) = judge(&[1.03, 1.05, 1.04, 1.04], &[0.98, 1.02, 1.0, 1.0]);
+    assert!((bound - (1.02 + 2.0 * (2e-4_f64 / 12.0 + 8e-4 / 12.0).sqrt() + 0.005)).abs() < 1e-9, "{bound}");
+    assert!(holds && tail);
+    let (bound, holds, _) = judge(&[0.5, 1.74, 0.5, 1.74], &[0.5, 1.5, 0.5, 1.5]);
+    assert!((bound - 1.105).abs() < 1e-9 && !holds, "{bound}");
+    let (_, holds, tail) = judge(&[0.9, 0.9, 0.9, 0.5, 1.3, 1.3], &[1.0; 6]);
+    assert!(holds && !tail, "the second-worst run is 1.3 times that of the other");
+}
+
+#[test]
+fn what_is_slower_may_hold_otherwise_or_be_an_exception() {
+    let runs: &[(u64, &str, &[f64])] =
+        &[(1000, "farlink", &[1.3]), (1000, "bbr", &[1.0]), (1000, "reno", &[1.0])];
+    let holds = |more: &str| {
+        let verdict = judged(&format!("{MEANS}\n{more}"), runs).verdicts.remove(0);
+        (verdict.holds, verdict.excepted)
+    };
+    assert_eq!(holds("or_at_most = { ratio_to_limit = 1.3 }"), (true, false));
+    assert_eq!(holds("or_at_most = { ratio_to_limit = 1.29 }"), (false, false));
+    // Two cells: one of them is more than three of a hundred.
+    let except = |of: &str, at_most: f64| {
+        format!("{MEANS}\n[[except]]\nof = {{ {of} }}\nat_most = {at_most}\nwhy = 'computed'")
+    };
+    let error = |text: &str| {
+        let scenario = scenario(text);
+        let cells = scenario.cells().unwrap();
+        format!("{:#}", Judge::new(&scenario, &cells, Driver::Sim).unwrap_err())
+    };
+    let of_both = "variant = 'farlink', size_bytes = 1000";
+    assert!(error(&except(of_both, 1.4)).contains("1 of 2 cells"), "{}", error(&except(of_both, 1.4)));
+    assert!(error(&except("variant = 'direct'", 1.4)).contains("[[except]] of variant=direct"));
+    assert!(error(&except(of_both, 0.9)).contains("above 1"));
+    let many = |at_most: f64| {
+        let sizes = (1..=40).map(|n| (1000 * n).to_string()).collect::<Vec<_>>().join(", ");
+        let text = format!("{TEXT}\n{}", except(of_both, at_most));
+        let scenario = Scenario::parse(&text.replace("[1000, 2000]", &format!("[{sizes}]"))).unwrap();
+        let cells = scenario.cells().unwrap();
+        let judgement = Judge::new(&scenario, &cells, Driver::Sim).unwrap().judge(&report(&scenario, runs));
+        (judgement.verdicts[0].holds, judgement.verdicts[0].excepted)
+    };
+    assert_eq!(many(1.31), (true, true));
+    assert_eq!(many(1.29), (false, false));
+}
+
 #[test]
 fn what_was_not_run_is_not_judged_and_said() {
     let text = "[[expect]]\nof = { variant = 'farlink', size_bytes = 2000 }\nat_most = { seconds = 1 }

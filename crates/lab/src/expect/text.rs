@@ -48,6 +48,7 @@ pub fn render(judgement: &Judgement) -> String {
             number => writeln!(text, "  not judged: {number}. {}: {}", not.of, not.reason),
         };
     }
+    text.push_str(&of_means(&judgement.verdicts));
     let _ = writeln!(
         text,
         "  {} hold, {} missed, {} not judged",
@@ -56,6 +57,23 @@ pub fn render(judgement: &Judgement) -> String {
         judgement.not_judged.len()
     );
     text
+}
+
+/// How many cells were compared by means, and how many of them are slower or exceptions.
+fn of_means(verdicts: &[Verdict]) -> String {
+    let compared: Vec<_> = verdicts.iter().filter(|v| v.ratio.is_some()).collect();
+    if compared.is_empty() {
+        return String::new();
+    }
+    let is_of = |one: &Verdict, v: &Verdict| v.variant == one.variant && v.params == one.params;
+    let of = |one: &Verdict| verdicts.iter().filter(|v| is_of(one, v)).collect::<Vec<_>>();
+    let misses = compared.iter().filter(|v| of(v).iter().any(|v| !v.holds)).count();
+    let excepted = compared.iter().filter(|v| of(v).iter().any(|v| v.excepted)).count();
+    let slower = compared.iter().filter(|v| !v.holds).count();
+    format!(
+        "  {} cells compared by means: {slower} slower, {misses} miss a bound, {excepted} excepted\n",
+        compared.len()
+    )
 }
 
 /// Verdicts about one bound.
@@ -122,7 +140,7 @@ fn plain(value: &Value) -> String {
 }
 
 /// Four digits that matter, and all those before the point.
-fn shown(n: f64) -> String {
+pub(super) fn shown(n: f64) -> String {
     match n.abs() {
         x if x >= 1_000.0 => format!("{n:.0}"),
         x if x >= 100.0 => format!("{n:.1}"),

@@ -7,6 +7,7 @@ mod behaviour;
 pub(crate) mod by_kind;
 pub(crate) mod carried;
 pub(crate) mod classes;
+pub(crate) mod declared;
 mod drain;
 pub(crate) mod first;
 mod fragmenting;

@@ -51,6 +51,8 @@ pub(crate) struct Returned {
     pub(crate) drops: u64,
     /// Fragments that left the line of the data.
     pub(crate) fragments: u64,
+    /// All that left both lines.
+    pub(crate) link_bytes: u64,
 }
 
 /// The names that the emulator gives to the direction of the data and to the other one.
@@ -76,11 +78,13 @@ pub(crate) fn of_lab(cell: &Cell, lab: &Lab) -> Result<Returned> {
         ack_bytes: number(back, "ack_bytes"),
         drops: number(back, "dropped_queue"),
         fragments: number(data, "fragments"),
+        link_bytes: number(data, "serialised_bytes") + number(back, "serialised_bytes"),
     })
 }
 
 /// Measures a cell of transfers. `began_s`: when its clock started, since the link began to carry.
 pub(crate) fn measure(cell: &Cell, returned: &Returned, began_s: Option<f64>, measured: &mut Measured) {
+    measured.metric("link_bytes", returned.link_bytes as f64);
     if has_both_directions(cell) {
         return;
     }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use super::metrics::of_flows;
 use super::session::{Allowed, PORT, Session};
-use super::{Kind, Run, carried, first, gauges, outages, returned, sets, source_clock};
+use super::{Kind, Run, carried, declared, first, gauges, outages, returned, sets, source_clock};
 use crate::baseline;
 use crate::build::Lab;
 use crate::capture::Trace;
@@ -331,6 +331,7 @@ fn measure(
         arrivals_s: outcomes.first().map(|o| o.marks_s.clone()).unwrap_or_default(),
         ..Measured::default()
     };
+    declared::measure(scenario, cell, &mut measured);
     for (number, (outcome, served)) in outcomes.iter().zip(served).enumerate() {
         measured.expect(outcome.intact, || {
             format!("transfer {number}: {}", outcome.error.as_deref().unwrap_or("not intact"))

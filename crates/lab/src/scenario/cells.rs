@@ -7,7 +7,7 @@ use farlink_wire::quantity::{self, Bare};
 use serde_json::{Value, json};
 
 use super::paper::{Figures, of_cells};
-use super::{Only, Scenario};
+use super::{Only, Scenario, axes};
 use crate::settings::Settings;
 
 /// What stands under `params` in the report.
@@ -122,19 +122,10 @@ impl Cell {
 }
 
 impl Scenario {
-    /// Every cell: the axes' combinations, the first axis slowest, and within each the variants.
+    /// Every cell: the axes' combinations but those that are skipped, the first axis slowest, and
+    /// within each the variants.
     pub fn cells(&self) -> Result<Vec<Cell>> {
-        let mut combinations: Vec<Vec<(&str, &toml::Value)>> = vec![Vec::new()];
-        for axis in &self.axis {
-            let longer = combinations.iter().flat_map(|head| {
-                axis.values.iter().map(|value| {
-                    let mut longer = head.clone();
-                    longer.push((axis.name.as_str(), value));
-                    longer
-                })
-            });
-            combinations = longer.collect();
-        }
+        let combinations = axes::combinations(&self.axis)?;
         if self.variant.is_empty() {
             bail!("a scenario has at least one [[variant]]");
         }
@@ -149,14 +140,18 @@ impl Scenario {
                     papers: Vec::new(),
                 };
                 let given = self.settings.iter().chain(&variant.settings).map(|(k, v)| (k.as_str(), v));
-                for (key, value) in given.chain(combination.iter().copied()) {
+                for (key, value) in given {
                     apply(&mut cell, key, value).with_context(|| format!("variant {}", variant.name))?;
+                }
+                for (key, value) in combination {
+                    of_axis(&mut cell, key, value).with_context(|| format!("variant {}", variant.name))?;
                 }
                 cell.settings.check().with_context(|| format!("variant {}", variant.name))?;
                 complete(&mut cell);
                 cells.push(cell);
             }
         }
+        axes::thin(&self.skip, &mut cells)?;
         of_cells(&self.paper, &mut cells)?;
         // No paper has measured these.
         for also in &self.also {
@@ -188,6 +183,18 @@ pub(super) fn conditions(table: &toml::Table) -> Only {
         }
     }
     of
+}
+
+/// One value of an axis. A bundle shows by its name, and sets what else it holds.
+fn of_axis(cell: &mut Cell, axis: &str, value: &toml::Value) -> Result<()> {
+    let toml::Value::Table(bundle) = value else { return apply(cell, axis, value) };
+    let name = bundle.get(axes::NAME).map(plain).unwrap_or_default();
+    let rest = bundle.iter().filter(|(key, _)| *key != axes::NAME);
+    rest.map(|(key, value)| apply(cell, key, value))
+        .collect::<Result<()>>()
+        .with_context(|| format!("{axis} {name}"))?;
+    cell.params.insert(axis.into(), json!(name));
+    Ok(())
 }
 
 fn apply(cell: &mut Cell, key: &str, value: &toml::Value) -> Result<()> {

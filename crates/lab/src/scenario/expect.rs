@@ -42,6 +42,9 @@ pub enum Runs {
     P90,
     /// The worst one.
     Worst,
+    /// The mean of all, with the noise of means allowed for, against the better of the cells
+    /// compared with.
+    Means,
     /// The mean of those whose seeds the cell compared with has, too.
     Paired,
 }
@@ -51,6 +54,7 @@ impl fmt::Display for Runs {
         f.write_str(match self {
             Self::Median => "median",
             Self::Mean => "mean",
+            Self::Means => "means",
             Self::P90 => "p90",
             Self::Worst => "worst",
             Self::Paired => "paired",
@@ -111,6 +115,21 @@ pub struct Expect {
     /// And so many round trips of the link, by the param `rtt_ms`.
     #[serde(default)]
     pub later_round_trips: f64,
+    /// And so many packets of the link's MTU, at its rate in the direction of the data.
+    #[serde(default)]
+    pub later_packets: f64,
+    /// Of what is compared in bytes, so many more for each connection.
+    #[serde(default)]
+    pub more_bytes: f64,
+    /// The largest ratio of two means, whatever their noise.
+    #[serde(default)]
+    pub never_above: Option<f64>,
+    /// The largest ratio of second-worst runs.
+    #[serde(default)]
+    pub second_worst: Option<f64>,
+    /// Bounds of which one suffices in place of the comparison.
+    #[serde(default)]
+    pub or_at_most: BTreeMap<String, f64>,
     /// The figures that are compared, in seconds; `arrivals`: of all bytes the one that is latest.
     #[serde(default = "seconds")]
     pub measures: Vec<String>,
@@ -126,6 +145,31 @@ fn two_percent() -> f64 {
 
 fn seconds() -> Vec<String> {
     vec!["seconds".into()]
+}
+
+/// Cells that may be slower than the better of those that they are compared with, by means.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Except {
+    /// Which cells.
+    pub of: Only,
+    /// Why they may, with the bound that was computed.
+    pub why: String,
+    /// The largest ratio of means, beside what the expectation adds.
+    pub at_most: f64,
+}
+
+impl Except {
+    /// That it is of some of these cells, and says why and how much.
+    pub(crate) fn check(&self, cells: &[Cell]) -> Result<()> {
+        if self.why.trim().is_empty() {
+            bail!("it does not say why");
+        }
+        if !self.at_most.is_finite() || self.at_most <= 1.0 {
+            bail!("at_most = {}: a number above 1 expected", self.at_most);
+        }
+        self.of.check(cells)
+    }
 }
 
 impl Expect {
@@ -150,15 +194,28 @@ impl Expect {
         if self.not_slower_than.is_some() && self.measures.is_empty() {
             bail!("not_slower_than without measures");
         }
-        let later = [&self.tolerance, &self.later_ms, &self.later_round_trips];
+        let later =
+            [&self.tolerance, &self.later_ms, &self.later_round_trips, &self.later_packets, &self.more_bytes];
+        let later = later.into_iter().chain(&self.never_above).chain(&self.second_worst);
+        let later = later.chain(self.or_at_most.values());
         let bounds = self.at_most.values().chain(self.at_least.values()).chain(later);
         if bounds.copied().any(|b| !b.is_finite()) {
             bail!("a bound is a finite number");
         }
         let is_comparison_alone =
             self.not_slower_than.is_some() && self.at_most.is_empty() && self.at_least.is_empty();
-        if self.runs == Runs::Paired && !is_comparison_alone {
-            bail!("runs = \"paired\" needs not_slower_than, and no other bound beside it");
+        let has_more = self.never_above.is_some()
+            || self.second_worst.is_some()
+            || !self.or_at_most.is_empty()
+            || self.later_packets != 0.0
+            || self.more_bytes != 0.0;
+        if has_more && self.runs != Runs::Means {
+            bail!(
+                "later_packets, more_bytes, never_above, second_worst and or_at_most need runs = \"means\""
+            );
+        }
+        if matches!(self.runs, Runs::Paired | Runs::Means) && !is_comparison_alone {
+            bail!("runs = \"{}\" needs not_slower_than, and no other bound beside it", self.runs);
         }
         if self.across == Across::Mean && self.not_slower_than.is_some() {
             bail!("cells = \"mean\" is for at_most and at_least, not for not_slower_than");
@@ -280,6 +337,11 @@ mod tests {
             (
                 "[[expect]]\nof = { variant = 'farlink' }\nnot_slower_than = { variant = 'direct' }\ncells = 'mean'",
                 "at_most",
+            ),
+            ("[[expect]]\nat_most = { seconds = 1 }\nruns = 'means'", "not_slower_than"),
+            (
+                "[[expect]]\nof = { variant = 'farlink' }\nnot_slower_than = { variant = 'direct' }\nnever_above = 1.1",
+                "need runs = \"means\"",
             ),
             ("[[expect]]\nat_moost = { seconds = 1 }", "at_moost"),
             ("[[expect]]\nat_most = { seconds = 1 }\ndriver = 'simulator'", "driver"),

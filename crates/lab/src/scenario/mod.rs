@@ -1,5 +1,6 @@
 //! Scenario files: what is varied, which variants stand side by side, what the papers measured.
 
+mod axes;
 mod cells;
 mod chosen;
 mod expect;
@@ -12,9 +13,10 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use serde_json::Value;
 
+pub use axes::Skip;
 pub use cells::{Cell, Params};
 pub use chosen::Chosen;
-pub use expect::{Across, Driver, Expect, Runs, Subset, Wanted};
+pub use expect::{Across, Driver, Except, Expect, Runs, Subset, Wanted};
 pub use only::Only;
 pub use paper::{Clocks, Figures, Paper};
 
@@ -59,6 +61,9 @@ pub struct Scenario {
     /// What is varied, outermost first.
     #[serde(default)]
     pub axis: Vec<Axis>,
+    /// Combinations that are left out.
+    #[serde(default)]
+    pub skip: Vec<Skip>,
     /// What stands side by side.
     #[serde(default)]
     pub variant: Vec<Variant>,
@@ -72,6 +77,9 @@ pub struct Scenario {
     /// What must hold.
     #[serde(default)]
     pub expect: Vec<Expect>,
+    /// Cells that may be slower than those that they are compared with by means.
+    #[serde(default)]
+    pub except: Vec<Except>,
     /// Cells that are run under a name.
     #[serde(default)]
     pub subset: Vec<Subset>,
@@ -84,9 +92,9 @@ pub struct Scenario {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Axis {
-    /// A setting or a parameter of the kind.
+    /// A setting or a parameter of the kind; of tables any other name.
     pub name: String,
-    /// Its values, in order.
+    /// Its values, in order; or tables, each a bundle of settings with a name.
     pub values: Vec<toml::Value>,
 }
 

@@ -35,6 +35,11 @@ impl Only {
         self.conditions.entry(key.into()).or_default().push(value.into());
     }
 
+    /// The params that it names.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.conditions.keys().map(String::as_str).filter(|name| *name != "variant")
+    }
+
     /// Whether a cell fulfils it.
     #[must_use]
     pub fn matches(&self, params: &Params, variant: &str) -> bool {

@@ -10,9 +10,13 @@ use std::collections::BTreeMap;
 use farlink_wire::quantity::{self, Bare};
 use serde::de::{DeserializeOwned, IntoDeserializer, value};
 
+<<<<<<< HEAD
 use super::{
     ByDemand, Contacts, DelayChanges, Lacks, Mode, Parts, RateChanges, Recording, Settings, TurnsOf,
 };
+=======
+use super::{Contacts, Lacks, Mode, Parts, RateChanges, Settings, Told};
+>>>>>>> h-matrix
 
 /// The smallest packet that Linux sends rather than let routers cut it (`net.ipv4.route.min_pmtu`).
 const MTU_BYTES: (u64, u64) = (552, 65_535);
@@ -252,7 +256,7 @@ pub static SETTINGS: [Setting; 84] = [
     of_lab(
         "told_rates",
         "what single gateways are told in place of the link's rate",
-        Read("'gw1=32k gw2=none'", set_told_rates),
+        Read("'gw1=32k gw2=120%'", set_told_rates),
     ),
     of_lab("rtt_known", "and its round-trip time", Switch(|s, on| s.rtt_known = on)),
     of_lab("cc", "gateways' congestion control on the link", Read("NAME", set_cc)),
@@ -384,15 +388,20 @@ fn set_keepalive(settings: &mut Settings, text: &str) -> Result<(), String> {
 }
 
 fn set_told_rates(settings: &mut Settings, text: &str) -> Result<(), String> {
-    const EXPECTED: &str = "rates by gateway such as `gw1=32k gw2=none` expected";
-    let rate = |pair: &str| {
+    const EXPECTED: &str = "rates by gateway such as `gw1=32k gw2=none`, `120%` or `swapped` expected";
+    let of_gateway = |pair: &str| {
         let named = pair.split_once('=').filter(|(name, _)| name.starts_with("gw"));
-        let (name, rate) = named.ok_or_else(|| format!("`{pair}` names no gateway; {EXPECTED}"))?;
-        let none = (rate == "none").then_some(0);
-        let bps = none.map_or_else(|| quantity::rate_bps(rate, Bare::Base), Ok);
-        Ok((name.to_owned(), bps.map_err(|wrong| format!("{wrong}; {EXPECTED}"))?))
+        let (name, told) = named.ok_or_else(|| format!("`{pair}` names no gateway; {EXPECTED}"))?;
+        let told = match (told, told.strip_suffix('%').map(str::parse)) {
+            ("none", _) => Ok(Told::Nothing),
+            ("swapped", _) => Ok(Told::Swapped),
+            (_, Some(Ok(percent))) if percent > 0 => Ok(Told::Percent(percent)),
+            (_, Some(_)) => Err(format!("`{told}` is no part of a rate")),
+            _ => quantity::rate_bps(told, Bare::Base).map(Told::Rate),
+        };
+        Ok((name.to_owned(), told.map_err(|wrong| format!("{wrong}; {EXPECTED}"))?))
     };
-    settings.told_rates_bps = text.split_whitespace().map(rate).collect::<Result<_, String>>()?;
+    settings.told_rates = text.split_whitespace().map(of_gateway).collect::<Result<_, String>>()?;
     Ok(())
 }
 

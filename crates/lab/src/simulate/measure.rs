@@ -10,7 +10,7 @@ use crate::kinds::transfer::{
     EARLIER, UDP_PERCENT, begins_after, client_of, is_upload, limit_of, limit_seconds, mark_every,
     of_directions, request_after, stops, uploads,
 };
-use crate::kinds::{by_kind, carried, first, returned, sets, source_clock};
+use crate::kinds::{by_kind, carried, declared, first, returned, sets, source_clock};
 use crate::limit::Clock;
 use crate::report::Measured;
 use crate::scenario::{Cell, Scenario};
@@ -120,6 +120,7 @@ pub(super) fn of_transfers(
         limit_seconds: limit_seconds(scenario, cell),
         ..Measured::default()
     };
+    declared::measure(scenario, cell, &mut measured);
     if let Some((transfer, o)) = all().next() {
         let start = started(scenario.clock, transfer, o).unwrap_or(o.began);
         measured.arrivals_s = o.marks.iter().map(|at| since(*at, start)).collect();
@@ -208,6 +209,7 @@ fn returned_of(cell: &Cell, network: &Network) -> returned::Returned {
         ack_bytes: of_back.ack_bytes,
         drops: of_back.dropped_queue,
         fragments: of_data.fragments,
+        link_bytes: of_data.serialised_bytes + of_back.serialised_bytes,
     }
 }
 
