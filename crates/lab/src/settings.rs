@@ -451,13 +451,8 @@ impl Settings {
         [self.mode].iter().chain(self.modes.values()).any(|mode| *mode == Mode::Custody)
     }
 
-<<<<<<< HEAD
-    /// The rate that the gateway of this name is told of a link that carries so much, bit/s;
-    /// `None`: none.
-=======
     /// What the gateway of this name is told of a link that carries so much away from it, and so
     /// much towards it, bit/s: both rates. `None`: none.
->>>>>>> h-matrix
     #[must_use]
     pub fn told_bps(&self, gateway: &str, out_bps: u64, in_bps: u64) -> Option<(u64, u64)> {
         let told = self.told_rates.get(gateway).copied();

@@ -10,13 +10,9 @@ use std::collections::BTreeMap;
 use farlink_wire::quantity::{self, Bare};
 use serde::de::{DeserializeOwned, IntoDeserializer, value};
 
-<<<<<<< HEAD
 use super::{
-    ByDemand, Contacts, DelayChanges, Lacks, Mode, Parts, RateChanges, Recording, Settings, TurnsOf,
+    ByDemand, Contacts, DelayChanges, Lacks, Mode, Parts, RateChanges, Recording, Settings, Told, TurnsOf,
 };
-=======
-use super::{Contacts, Lacks, Mode, Parts, RateChanges, Settings, Told};
->>>>>>> h-matrix
 
 /// The smallest packet that Linux sends rather than let routers cut it (`net.ipv4.route.min_pmtu`).
 const MTU_BYTES: (u64, u64) = (552, 65_535);
