@@ -189,10 +189,8 @@ pub(super) fn conditions(table: &toml::Table) -> Only {
 fn of_axis(cell: &mut Cell, axis: &str, value: &toml::Value) -> Result<()> {
     let toml::Value::Table(bundle) = value else { return apply(cell, axis, value) };
     let name = bundle.get(axes::NAME).map(plain).unwrap_or_default();
-    let rest = bundle.iter().filter(|(key, _)| *key != axes::NAME);
-    rest.map(|(key, value)| apply(cell, key, value))
-        .collect::<Result<()>>()
-        .with_context(|| format!("{axis} {name}"))?;
+    let mut rest = bundle.iter().filter(|(key, _)| *key != axes::NAME);
+    rest.try_for_each(|(key, value)| apply(cell, key, value)).with_context(|| format!("{axis} {name}"))?;
     cell.params.insert(axis.into(), json!(name));
     Ok(())
 }
