@@ -38,7 +38,8 @@ pub(super) fn combinations(axes: &[Axis]) -> Result<Vec<Vec<(&str, &toml::Value)
     Ok(combinations)
 }
 
-/// That its values are all bundles or all plain, and that bundles have names, which tell them apart.
+/// That its values are all bundles or all plain, and that bundles have names, which tell them
+/// apart.
 fn check(axis: &Axis) -> Result<()> {
     let bundles: Vec<_> = axis.values.iter().filter_map(toml::Value::as_table).collect();
     if bundles.is_empty() {
