@@ -92,8 +92,8 @@ fn a_time_out_asks_with_one_segment() {
     t.play(&format!("b > . 1 ack {} win 8192\n ~500\n drop a\n quiet", 1 + 20 * MSS));
 }
 
-/// Behind the link lies a network of small packets that says nothing. The host is heard now and then,
-/// and gets nothing: smaller segments are tried all the same.
+/// Behind the link lies a network of small packets that says nothing. The host is heard now and
+/// then, and gets nothing: smaller segments are tried all the same.
 #[test]
 fn a_black_hole_of_large_segments_is_found_though_the_host_is_heard() {
     let mut t = script(false);
