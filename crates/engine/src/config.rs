@@ -581,7 +581,7 @@ pub struct Limits {
     pub pool_bytes: usize,
     /// Bytes that one relay (direction of a flow) may hold.
     pub relay_bytes: u32,
-    /// Nobody has said that: over a link that holds more than half of it a relay may hold twice
+    /// It is the usual bound: over a link that holds more than half of it a relay may hold twice
     /// what the link holds, within the pool.
     pub relay_follows_link: bool,
     /// Fragments awaiting their kin.
