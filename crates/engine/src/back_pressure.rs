@@ -224,10 +224,11 @@ impl Split<'_> {
 }
 
 impl Hosts<'_> {
-    /// Eight times the bandwidth-delay product where a link is known, within the configured bound:
-    /// repetitions that are lost, too, keep most of it waiting. No more out of a link, of what it
-    /// carries in a round trip of the whole way: hosts take acknowledgements as old as their
-    /// windows (RFC 5961 section 5). And twice what it carries while acknowledgements wait for a
+    /// Eight times the bandwidth-delay product where a link is known, within the configured bound,
+    /// or twice the product where that is more and the bound is the usual one: repetitions that are
+    /// lost, too, keep most of it waiting. No more out of a link, of what it carries in a round trip
+    /// of the whole way: hosts take acknowledgements as old as their windows (RFC 5961 section 5).
+    /// And twice what it carries while acknowledgements wait for a
     /// slow way back: so much is under way then (`known_rate.rs` of `cc`).
     pub(crate) fn relay_limit(&self, config: &Config, links: &Links, to: Side) -> u32 {
         let max = config.limits.relay_bytes;
@@ -250,8 +251,10 @@ impl Hosts<'_> {
             return if self.is_on_link() { max } else { max.min(ORDINARY_RELAY_BYTES) };
         };
         let carries = |time: Duration| u128::from(rate) * time.as_millis() / 8_000;
+        let product = u64::try_from(carries(rtt)).unwrap_or(u64::MAX);
+        let most = config.limits.relay_bytes_over(product);
         let wanted = carries(rtt) * 8 + carries(self.acks_wait(links, to)) * 2;
-        u32::try_from(wanted).unwrap_or(u32::MAX).clamp(max.min(256 << 10), max)
+        u32::try_from(wanted).unwrap_or(u32::MAX).clamp(max.min(256 << 10), most)
     }
 
     /// What a relay may hold of a source before its destination has taken much: all of it on a way

@@ -566,6 +566,9 @@ impl DscpClasses {
     }
 }
 
+/// One relay may hold one over this of the pool, where a link holds that much.
+const POOL_PARTS: usize = 4;
+
 /// Bounds. At each the answer is stated: forward, or back-pressure.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Limits {
@@ -578,6 +581,9 @@ pub struct Limits {
     pub pool_bytes: usize,
     /// Bytes that one relay (direction of a flow) may hold.
     pub relay_bytes: u32,
+    /// It is the usual bound: over a link that holds more than half of it a relay may hold twice
+    /// what the link holds, within the pool.
+    pub relay_follows_link: bool,
     /// Fragments awaiting their kin.
     pub reassembly_bytes: usize,
     /// Challenge ACKs and other answers to odd segments, per second (RFC 5961 section 7).
@@ -591,6 +597,23 @@ impl Limits {
     /// Bytes that the pool may be given, from and to. With less than the buffers of a batch that is
     /// read it would not start.
     pub const POOL_BYTES: (u64, u64) = (1 << 20, 1 << 40);
+
+    /// Bytes that one relay may hold over a link that holds so much in a round trip.
+    #[must_use]
+    pub fn relay_bytes_over(&self, product_bytes: u64) -> u32 {
+        if !self.relay_follows_link {
+            return self.relay_bytes;
+        }
+        let of_pool = u64::try_from(self.pool_bytes / POOL_PARTS).unwrap_or(u64::MAX);
+        let wanted = product_bytes.saturating_mul(2).min(of_pool).min(Self::RELAY_BYTES.1);
+        u32::try_from(wanted).unwrap_or(u32::MAX).max(self.relay_bytes)
+    }
+
+    /// The most that one relay may hold, over whatever link, bytes.
+    #[must_use]
+    pub fn relay_bytes_max(&self) -> u32 {
+        self.relay_bytes_over(u64::MAX)
+    }
 
     /// No congestion window needs more than this: what a relay may hold, and as much that is
     /// repeated.
@@ -606,6 +629,7 @@ impl Default for Limits {
             half_open_max: 32_768,
             pool_bytes: 512 << 20,
             relay_bytes: 16 << 20,
+            relay_follows_link: true,
             reassembly_bytes: 4 << 20,
             challenge_acks_per_s: 1000,
         }

@@ -208,8 +208,10 @@ impl Engine {
 
     /// What one relay may hold from now on, those of open connections, too. Windows that were shown
     /// stay promised: with a smaller bound a relay holds what it holds until that has gone on.
-    pub fn set_relay_bytes(&mut self, bytes: u32) {
+    /// `follows_link`: over a link that holds more it may be more ([`Limits::relay_bytes_over`]).
+    pub fn set_relay_bytes(&mut self, bytes: u32, follows_link: bool) {
         self.config.limits.relay_bytes = bytes;
+        self.config.limits.relay_follows_link = follows_link;
         self.tell_all(Changed::RelayBytes);
     }
 

@@ -15,6 +15,8 @@ const LINK_PARTS: usize = 2;
 const ORDINARY_PARTS: usize = 4;
 /// A relay may hold one over this of what is free.
 const FREE_PARTS: usize = 16;
+/// The same on a way with a declared link: few of them may need that much to fill it.
+const LINK_FREE_PARTS: usize = 4;
 /// Relays into one link, whose sources nothing keeps back, may hold this many times what is free.
 const FREE_TIMES: u128 = 4;
 /// Such a source is shown one over this of what is free: a block holds more than its payload, and
@@ -66,10 +68,11 @@ pub fn is_full(pool: &Pool) -> bool {
 /// and Hahne, Dynamic Queue Length Thresholds).
 #[must_use]
 pub fn share(pool: &Pool, flows: usize, on_link: bool) -> u32 {
-    let parts = if on_link { LINK_PARTS } else { ORDINARY_PARTS };
+    let (parts, free_parts) =
+        if on_link { (LINK_PARTS, LINK_FREE_PARTS) } else { (ORDINARY_PARTS, FREE_PARTS) };
     let equal = pool.limit_bytes() / parts / flows.max(1);
     let free = mark(pool, Place::Shared).saturating_sub(pool.used_bytes());
-    u32::try_from(equal.min(free / FREE_PARTS)).unwrap_or(u32::MAX).max(SHARE_MIN_BYTES)
+    u32::try_from(equal.min(free / free_parts)).unwrap_or(u32::MAX).max(SHARE_MIN_BYTES)
 }
 
 /// The window that a source may be shown for the pool's sake where the far host's own counts,

@@ -423,7 +423,10 @@ impl Split<'_> {
                     relay.tx.ask_link(Question::Segment);
                     continue;
                 }
-                relay.forget_timeouts();
+                // A host that was silent alone may be heard, and get nothing that is large.
+                if whose.is_none() {
+                    relay.forget_timeouts();
+                }
                 relay.waits_since = None;
                 relay.far_waits = relay.far_waits.map(|(at, _)| (at, now));
                 if all_lost {

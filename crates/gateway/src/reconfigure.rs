@@ -153,8 +153,9 @@ impl Gateway {
     fn change_whole(&mut self, now: Instant, before: &Config, after: &Config, done: &mut Reconfigured) {
         let engine = &mut self.engine;
         let (old, new) = (&before.limits, &after.limits);
-        done.apply(old.relay_bytes != new.relay_bytes, "limits.relay_bytes", || {
-            engine.set_relay_bytes(new.relay_bytes);
+        let bounds = |limits: &Limits| (limits.relay_bytes, limits.relay_follows_link);
+        done.apply(bounds(old) != bounds(new), "limits.relay_bytes", || {
+            engine.set_relay_bytes(new.relay_bytes, new.relay_follows_link);
         });
         done.apply(old.pool_bytes != new.pool_bytes, "limits.pool_bytes", || {
             engine.set_pool_bytes(new.pool_bytes);
@@ -291,6 +292,7 @@ fn may_become(spare: &Interface, wanted: &Interface) -> bool {
 fn in_force(before: &Config, after: &Config) -> Config {
     let limits = Limits {
         relay_bytes: after.limits.relay_bytes,
+        relay_follows_link: after.limits.relay_follows_link,
         pool_bytes: after.limits.pool_bytes,
         ..before.limits.clone()
     };

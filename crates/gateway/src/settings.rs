@@ -202,7 +202,8 @@ const SETTINGS: [Setting; 24] = [
         |gateway| gateway.engine.config().limits.relay_bytes.to_string(),
         |gateway, _, value| {
             let bytes = size(value, Limits::RELAY_BYTES)?;
-            gateway.engine.set_relay_bytes(u32::try_from(bytes).unwrap_or(u32::MAX));
+            let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+            gateway.engine.set_relay_bytes(bytes, bytes == Limits::default().relay_bytes);
             Ok(())
         },
     ),

@@ -41,7 +41,7 @@ struct Chain {
 #[must_use]
 pub fn build(plan: &SimPlan, trace: Trace) -> World {
     let pinned = plan.gateways.iter().any(|g| g.config.pinned != Pinned::Never);
-    let relay = plan.gateways.iter().map(|g| u64::from(g.config.limits.relay_bytes)).max().unwrap_or(0);
+    let relay = plan.gateways.iter().map(|g| u64::from(g.config.limits.relay_bytes_max())).max().unwrap_or(0);
     let between = &plan.gaps[1..plan.gaps.len().max(2) - 1];
     let steady = plan.faults.iter().all(|f| matches!(f, FaultPlan::Outage { .. }));
     let dormant = plan.gateways.iter().map(|g| g.config.timers.dormant_after).min();

@@ -362,6 +362,7 @@ fn pin(
 fn gateway(rng: &mut Rng, mode: Mode) -> GatewayPlan {
     let mut config = Config { pinned: Pinned::Never, seed: rng.bits(), ..Config::default() };
     if rng.chance(0.3) {
+        config.limits.relay_follows_link = false;
         config.limits.relay_bytes = rng.log_range(16 << 10, 4 << 20) as u32;
     }
     if mode.is_troubled() && rng.chance(0.1) {

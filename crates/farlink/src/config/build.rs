@@ -466,6 +466,7 @@ fn limits(l: &file::Limits, source: Source<'_>) -> Result<engine::Limits, Config
         half_open_max: l.half_open_max.map_or(d.half_open_max, |n| n.0 as usize),
         pool_bytes: pool_bytes as usize,
         relay_bytes: relay_bytes as u32,
+        relay_follows_link: relay_bytes == u64::from(d.relay_bytes),
         reassembly_bytes: reassembly_bytes as usize,
         challenge_acks_per_s: l.challenge_acks_per_s.map_or(d.challenge_acks_per_s, |n| n.0 as u32),
     })

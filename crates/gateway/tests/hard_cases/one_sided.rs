@@ -92,6 +92,22 @@ fn a_time_out_asks_with_one_segment() {
     t.play(&format!("b > . 1 ack {} win 8192\n ~500\n drop a\n quiet", 1 + 20 * MSS));
 }
 
+/// Behind the link lies a network of small packets that says nothing. The host is heard now and
+/// then, and gets nothing: smaller segments are tried all the same.
+#[test]
+fn a_black_hole_of_large_segments_is_found_though_the_host_is_heard() {
+    let mut t = script(false);
+    t.play(&format!("a > P. 1:{} ack 1 {{gso {MSS}}}", 1 + 20 * MSS));
+    let mut smallest = usize::MAX;
+    for _ in 0..12 {
+        t.play("~2500");
+        let sizes = t.take(Host::B).into_iter().map(|s| s.packet_payload()).filter(|size| *size > 0);
+        smallest = smallest.min(sizes.min().unwrap_or(usize::MAX));
+        t.play("drop\n b > . 1 ack 1 win 8192");
+    }
+    assert!(smallest <= 536, "{smallest} bytes after 30 s");
+}
+
 /// The same slow acknowledgements from a gateway are its own affair: the leg ends with the link.
 #[test]
 fn a_gateway_at_the_other_end_answers_for_what_lies_behind_it() {

@@ -99,7 +99,7 @@ fn a_new_link_is_given_the_time_of_a_packet_on_the_slowest_line() {
     let state = |t: &mut Script| t.with_gateway(|g, _, _| g.status()).links.remove(0).state;
     let mut t = script();
     open(&mut t, 40_000);
-    t.play("a > P. 1:101 ack 1\n ~35000\n drop");
+    t.play("b > . 1 ack 1 <fl>\n ~1\n drop\n a > P. 1:101 ack 1\n ~35000\n drop");
     assert_eq!(state(&mut t), "up");
     t.play("~60000\n drop");
     assert_ne!(state(&mut t), "up");
@@ -108,6 +108,6 @@ fn a_new_link_is_given_the_time_of_a_packet_on_the_slowest_line() {
         s.link = Some(Link { name: "sat".into(), rate_bps: Some(8_000_000), ..Link::default() });
     });
     open(&mut t, 40_000);
-    t.play("a > P. 1:101 ack 1\n ~35000\n drop");
+    t.play("b > . 1 ack 1 <fl>\n ~1\n drop\n a > P. 1:101 ack 1\n ~35000\n drop");
     assert_ne!(state(&mut t), "up");
 }

@@ -110,6 +110,7 @@ impl Default for Setup {
         // As large as the window of an unscaled SYN-ACK: no window is raised unless a script wants
         // that.
         config.limits.relay_bytes = 65_535;
+        config.limits.relay_follows_link = false;
         Self {
             gateways: 1,
             v6: false,

@@ -138,6 +138,7 @@ fn config(from: &mut Source<'_>, default_action: Action) -> Config {
     c.limits.pool_bytes = 256 << 10;
     c.limits.flows_max = 1 + usize::from(b & 7);
     c.limits.half_open_max = 1 + usize::from(b >> 3 & 3);
+    c.limits.relay_follows_link = false;
     c.limits.relay_bytes = [65_535, 16_384, 262_144, 1_000][usize::from(b >> 5 & 3)];
     c.limits.reassembly_bytes = 64 << 10;
     c.limits.challenge_acks_per_s = if b & 0x80 != 0 { 2 } else { 1000 };

@@ -500,7 +500,7 @@ fn allowances<'a>(nodes: impl Iterator<Item = &'a node::Kind>) -> Allowances {
         let raised = config.rules.iter().filter_map(|rule| rule.raise_mss).max();
         allowed.raised_mss = allowed.raised_mss.max(raised);
         allowed.pinned |= config.pinned != Pinned::Never;
-        allowed.relay_bytes = allowed.relay_bytes.max(u64::from(config.limits.relay_bytes));
+        allowed.relay_bytes = allowed.relay_bytes.max(u64::from(config.limits.relay_bytes_max()));
         allowed.dormant_after = config.timers.dormant_after;
     }
     allowed

@@ -37,8 +37,8 @@ pub enum Lie {
     Runs,
     /// Wishes of XCP, and what came of others': where routers say how fast. It is drawn apart.
     Wishes,
-    /// What gateways advertise of a link: any rate, any round trip, both directions taking turns. It
-    /// is drawn apart, too.
+    /// What gateways advertise of a link: any rate, any round trip, both directions taking turns.
+    /// It is drawn apart, too.
     Adverts,
     /// Single bytes here and there in the window, and beyond it.
     Shreds,

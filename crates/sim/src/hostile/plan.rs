@@ -217,6 +217,7 @@ fn config(rng: &mut Rng) -> Config {
         c.timers.dormant_after = rng.millis(500, 4_000);
     }
     if rng.chance(0.3) {
+        c.limits.relay_follows_link = false;
         c.limits.relay_bytes = rng.log_range(64 << 10, 4 << 20) as u32;
     }
     c.flow_control =

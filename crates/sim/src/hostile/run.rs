@@ -257,7 +257,7 @@ pub(super) fn build(plan: &HostilePlan, trace: Trace, attackers: Vec<Attacker>) 
         raised_mss: None,
         abandonment: false,
         pinned: plan.config.pinned != Pinned::Never,
-        relay_bytes: u64::from(plan.config.limits.relay_bytes).max(65_535),
+        relay_bytes: u64::from(plan.config.limits.relay_bytes_max()).max(65_535),
         gateways: count as u64,
         gateways_in_touch: declared.then_some(count),
         dormant_after: plan.config.timers.dormant_after,
