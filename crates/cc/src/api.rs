@@ -22,8 +22,7 @@ pub enum Kind {
     Vegas,
     /// draft-ietf-ccwg-bbr, version 3: by a model of the path's rate and RTT.
     Bbr,
-    /// The larger window of [`Self::Cubic`] and [`Self::Bbr`]: for a declared link whose rate nobody
-    /// knows.
+    /// The larger window of [`Self::Cubic`] and [`Self::Bbr`]: for a declared link of unknown rate.
     CubicBbr,
     /// No congestion control at all: for a declared link, whose rate its owner knows. The window is
     /// the limit, the egress queue (or a configured rate) is the clock.

@@ -33,7 +33,7 @@ use crate::sent::SentLog;
 use burst::Burst;
 use hosts::Hosts;
 use moving::Moving;
-use peer::{Mark, Newest, Peer, Sample, Sent, Terms, is_less, micros};
+use peer::{Peer, Sample, Sent, Terms, is_less, micros};
 use spread::Spread;
 use steer::{Drained, Draining, Presence};
 
@@ -643,30 +643,7 @@ impl RateEstimate {
                 }
                 self.peers.swap_remove(at);
             }
-            self.peers.push(Peer {
-                id: report.peer,
-                is_host: report.of_host,
-                heard_at: now,
-                last: Mark {
-                    arrived_us: report.arrived_us,
-                    received_bytes: report.received_bytes,
-                    sent_at,
-                    waited: Duration::ZERO,
-                    sent,
-                },
-                newest: Newest {
-                    sent_at,
-                    waited: Duration::ZERO,
-                    total_bytes: sent.and_then(|sent| sent.total_bytes),
-                    received_bytes: report.received_bytes,
-                },
-                spread: Spread::default(),
-                unbroken: true,
-                delay_us,
-                delay_before_us: None,
-                window_since: now,
-                rate: None,
-            });
+            self.peers.push(Peer::new(now, report, sent_at, sent));
             return None;
         };
         let peer = self.peers.get_mut(at)?;

@@ -151,9 +151,9 @@ impl Job {
         before + self.data_seconds()
     }
 
-    /// What a perfect sender needs over this way, in seconds by the clock that starts at `began`: it
-    /// knows when each link is there, and sends packets of `packet_bytes` then. Between two links
-    /// there is room for everything. Single losses count by their mean. `None`: a link does not
+    /// What a perfect sender needs over this way, in seconds by the clock that starts at `began`.
+    /// It knows when each link is there, and sends packets of `packet_bytes` then. Between two
+    /// links there is room for everything. Single losses count by their mean. `None`: a link does not
     /// carry it all, or its rate depends on what is sent.
     #[must_use]
     pub fn perfect_seconds(&self, way: &Path<'_>, began: Instant, packet_bytes: u32) -> Option<f64> {

@@ -140,6 +140,25 @@ impl Sample {
 }
 
 impl Peer {
+    /// Its first report.
+    pub(super) fn new(now: Instant, report: &Report, sent_at: Instant, sent: Option<Sent>) -> Self {
+        let Report { peer: id, arrived_us, received_bytes, of_host, .. } = *report;
+        let (waited, total_bytes) = (Duration::ZERO, sent.and_then(|sent| sent.total_bytes));
+        Self {
+            id,
+            is_host: of_host,
+            heard_at: now,
+            last: Mark { arrived_us, received_bytes, sent_at, waited, sent },
+            newest: Newest { sent_at, waited, total_bytes, received_bytes },
+            spread: Spread::default(),
+            unbroken: true,
+            delay_us: arrived_us.wrapping_sub(micros(sent_at)),
+            delay_before_us: None,
+            window_since: now,
+            rate: None,
+        }
+    }
+
     /// Bytes need so much longer than was thought, even if none wait.
     pub(super) fn rebase(&mut self, now: Instant, longer: Duration) {
         let longer_us = longer.as_micros() as u32;

@@ -214,14 +214,14 @@ mod tests {
         assert_eq!(link(Some(BPS), Kind::FixedRate, false), pace(RateSource::Declared(BPS), Kind::FixedRate));
         assert_eq!(link(Some(BPS), Kind::FixedRate, false).clock, Clock::Queue);
         assert_eq!(link(Some(BPS), Kind::Cubic, true), pace(RateSource::Declared(BPS), Kind::Cubic));
-        assert_eq!(link(None, Kind::Bbr, true), pace(RateSource::Estimated(None), Kind::Bbr));
+        assert_eq!(link(None, Kind::CubicBbr, true), pace(RateSource::Estimated(None), Kind::CubicBbr));
         assert_eq!(link(None, Kind::Vegas, false), pace(RateSource::Nobody, Kind::Vegas));
     }
 
     #[test]
     fn the_queue_is_the_clock_while_the_rate_is_known_and_nobody_named_a_controller() {
         let known = pace(RateSource::Declared(BPS), Kind::FixedRate);
-        let sought = pace(RateSource::Estimated(None), Kind::Bbr);
+        let sought = pace(RateSource::Estimated(None), Kind::CubicBbr);
         let named = pace(RateSource::Declared(BPS), Kind::Cubic);
         assert_eq!(known.with_rate(None), sought, "else nobody would keep it from flooding the link");
         assert_eq!(sought.with_rate(Some(BPS)), known);
@@ -241,9 +241,9 @@ mod tests {
         let estimate = LinkEstimate { rate_bps: BPS, rtt: Duration::from_millis(500) };
         let found = sought.with_estimate(Some(estimate));
         assert_eq!((found.clock, found.source.rate_bps()), (Clock::Queue, Some(BPS)));
-        assert_eq!(found.with_estimate(None), pace(RateSource::Estimated(None), Kind::Bbr));
+        assert_eq!(found.with_estimate(None), pace(RateSource::Estimated(None), Kind::CubicBbr));
         assert_eq!(sought.with_estimate(None), sought);
-        assert_eq!(found.with_rate(None), pace(RateSource::Estimated(None), Kind::Bbr));
+        assert_eq!(found.with_rate(None), pace(RateSource::Estimated(None), Kind::CubicBbr));
         assert_eq!(found.with_rate(Some(1)), pace(RateSource::Declared(1), Kind::FixedRate));
     }
 
@@ -258,7 +258,7 @@ mod tests {
         assert_eq!(corrected.with_carried(Some(BPS)), declared);
         assert_eq!(corrected.with_rate(Some(1)), pace(RateSource::Declared(1), Kind::FixedRate));
         assert_eq!(corrected.with_controller(None), corrected);
-        let sought = pace(RateSource::Estimated(None), Kind::Bbr);
+        let sought = pace(RateSource::Estimated(None), Kind::CubicBbr);
         assert_eq!(sought.with_carried(Some(1)), sought, "nobody has said anything");
     }
 }

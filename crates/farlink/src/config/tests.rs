@@ -201,7 +201,7 @@ fn links_and_interfaces_become_the_gateways() {
     for unknown in ["", "rate='auto'"] {
         let unknown = settings(&format!("[[link]]\ninterface='sat0'\n{unknown}")).unwrap();
         let link = unknown.gateway.interfaces[0].link.as_ref().unwrap();
-        assert_eq!((link.rate_bps, link.leg.cc, link.estimate_rate), (None, cc::Kind::Bbr, true));
+        assert_eq!((link.rate_bps, link.leg.cc, link.estimate_rate), (None, cc::Kind::CubicBbr, true));
     }
     // `auto` is what stands for the absence of the key, as in `farlink set`.
     for more in ["", "rate='8 Mbit/s'\n"] {
@@ -534,7 +534,7 @@ fn a_mistake_is_named_with_line_column_key_and_what_is_allowed() {
         ),
         (
             "[[link]]\ninterface='a'\nwindow_bytes='1 MB'",
-            &["3:14", "`bbr` finds its own window; allowed: with `cc = \"unfair\"`"],
+            &["3:14", "`cubic-bbr` finds its own window; allowed: with `cc = \"unfair\"`"],
         ),
         (
             "[ordinary]\ncc='fixed-rate'",

@@ -159,7 +159,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Whether rate, delay or presence of the link follow a schedule, or its rate what is asked for.
+    /// Whether rate, delay or presence of the link follow a schedule, or its rate what is asked.
     #[must_use]
     pub fn is_scheduled(&self) -> bool {
         let changes = |way| {
