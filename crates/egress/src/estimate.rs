@@ -34,7 +34,6 @@ use burst::Burst;
 use hosts::Hosts;
 use moving::Moving;
 use peer::{Peer, Sample, Sent, Terms, is_less, micros};
-use spread::Spread;
 use steer::{Drained, Draining, Presence};
 
 /// An estimate that nothing has confirmed for so long is forgotten.

@@ -153,8 +153,8 @@ impl Job {
 
     /// What a perfect sender needs over this way, in seconds by the clock that starts at `began`.
     /// It knows when each link is there, and sends packets of `packet_bytes` then. Between two
-    /// links there is room for everything. Single losses count by their mean. `None`: a link does not
-    /// carry it all, or its rate depends on what is sent.
+    /// links there is room for everything. Single losses count by their mean. `None`: a link does
+    /// not carry it all, or its rate depends on what is sent.
     #[must_use]
     pub fn perfect_seconds(&self, way: &Path<'_>, began: Instant, packet_bytes: u32) -> Option<f64> {
         // The first data may enter the first link when the request has crossed all of them: before
