@@ -494,13 +494,14 @@ impl KnownRate {
             self.note_room(1);
             return false;
         }
-        let least = GROWS_MIN.max(self.spread() * 2);
+        let spread = self.spread();
+        let least = GROWS_MIN.max(spread * 2);
         let slow_bps = sent_at / 100 * SLOW_PERCENT;
         let begun = Waiting { begin, middle: None, end: shown.end };
         let waiting = self.waiting.get_or_insert(begun);
         waiting.end = shown.end;
         let grown = shown.end.rtt.saturating_sub(waiting.begin.rtt);
-        let much = MUCH_GROWTH + self.difference * SPREAD_DIFFERENCES;
+        let much = MUCH_GROWTH + spread;
         if grown > much && shown.end.rate_bps_since(&waiting.begin) < sent_at / 2 {
             return true;
         }
@@ -521,7 +522,7 @@ impl KnownRate {
         let grown = shown.end.rtt.saturating_sub(middle.rtt);
         let explained = took / 100 * (100 - SLOW_PERCENT as u32);
         let is_slow = shown.end.rate_bps_since(&middle) < slow_bps;
-        if is_slow && grown > explained + GROWTH_MIN.max(self.difference * SPREAD_DIFFERENCES) {
+        if is_slow && grown > explained + GROWTH_MIN.max(spread) {
             return true;
         }
         if !is_slow {
