@@ -335,7 +335,9 @@ impl KnownRate {
         }
     }
 
+    /// Nothing was lost: it was late.
     pub(crate) fn undo(&mut self) {
+        (self.rounds.lost, self.rounds.lost_segments, self.waiting) = (0, 0, None);
         if let State::Beyond(bbr, _) = &mut self.state {
             bbr.undo();
         }

@@ -121,10 +121,11 @@ impl Relay {
         }
         tx.pace_start(hosts.start(cx.config, cx.links, to).paced_over);
         tx.declare_rtt(link.and_then(Link::rtt_in_force));
+        let expected = link.and_then(|link| dst.handshake_rtt().max(link.rtt_in_force()));
         // A SYN that was repeated may have been too soon: then 3 s (RFC 6298 5.7).
-        let repeated = dst.is_handshake_repeated().then_some(crate::rtt::RTO_INITIAL);
-        let expected = link.and_then(|link| dst.handshake_rtt().max(link.rtt_in_force()).or(repeated));
-        tx.expect_rtt(expected, link.is_some_and(Link::is_rate_declared));
+        let repeated = link.filter(|_| dst.is_handshake_repeated()).map(|_| crate::rtt::RTO_INITIAL);
+        let is_certain = expected.is_some() && link.is_some_and(Link::is_rate_declared);
+        tx.expect_rtt(expected.or(repeated), is_certain);
         Self {
             buffer: SeqBuffer::new(next),
             rx: Receiver::new(next, dst.window_bytes()),
