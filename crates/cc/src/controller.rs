@@ -128,7 +128,7 @@ impl Controller {
             State::LossBased(c) => c.undo(now),
             State::Bbr(c) => c.undo(),
             State::CubicBbr(c) => c.undo(now),
-            State::KnownRate(c) => c.undo(),
+            State::KnownRate(c) => c.undo(now),
             State::Xcp(c) => c.undo(),
             State::Fixed(_) => {}
         }

@@ -6,7 +6,7 @@
 //! packets are lost at random, or their delay jitters. Neither knows of the other one: each goes by
 //! the acknowledgements of all that is sent.
 
-use farlink_wire::time::Instant;
+use farlink_wire::time::{Duration, Instant};
 
 use crate::api::{Ack, Config, Congestion, Kind, Lost};
 use crate::bbr::Bbr;
@@ -23,6 +23,15 @@ impl CubicBbr {
     pub(crate) fn new(config: &Config) -> Self {
         let of = |kind| Config { kind, ..*config };
         Self { cubic: LossBased::new(&of(Kind::Cubic)), bbr: Bbr::new(&of(Kind::Bbr)) }
+    }
+
+    /// Where something has been carried already, at this rate, bits per second: BBR goes on from
+    /// there, and CUBIC begins with what is under way then.
+    pub(crate) fn resume(config: &Config, now: Instant, rate_bps: u64, min_rtt: Duration) -> Self {
+        let mut new = Self::new(config);
+        new.bbr = Bbr::resume(&Config { kind: Kind::Bbr, ..*config }, now, rate_bps, min_rtt);
+        new.cubic.begin_with(new.bbr.cwnd() / 2);
+        new
     }
 
     pub(crate) fn on_sent(&mut self, now: Instant, bytes: u64, in_flight: u64, app_limited: bool) {
@@ -84,5 +93,15 @@ impl CubicBbr {
 
     pub(crate) fn is_probing_rtt(&self) -> bool {
         self.bbr.is_probing_rtt() && self.bbr.cwnd() >= self.cubic.cwnd()
+    }
+
+    /// What has been carried of late, bits per second.
+    pub(crate) fn bandwidth_bps(&self) -> u64 {
+        self.bbr.bandwidth_bps()
+    }
+
+    /// The smallest RTT of late.
+    pub(crate) fn min_rtt(&self) -> Option<Duration> {
+        self.bbr.min_rtt()
     }
 }

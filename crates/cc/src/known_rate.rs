@@ -14,7 +14,7 @@
 //!   That is a bottleneck almost without a queue.
 //! - A congestion mark, or a time-out of more than a few segments.
 //!
-//! Then BBR takes over, with the rate that the acknowledgements have shown. Where no segment waits
+//! Then CUBIC and BBR take over (`cubic_bbr.rs`), with the rate that the acknowledgements have shown. Where no segment waits
 //! any more it is tried whether the path carries half as much again, and so on up to the link's
 //! rate; after each trial that fails the next one waits twice as long.
 
@@ -24,7 +24,7 @@ mod tests;
 use farlink_wire::time::{Duration, Instant};
 
 use crate::api::{Ack, Config, Congestion, Copies, Lost};
-use crate::bbr::Bbr;
+use crate::cubic_bbr::CubicBbr;
 
 /// What leaves before the first acknowledgement, at most: the largest window without scaling. Hosts
 /// offer no more at first.
@@ -117,7 +117,7 @@ enum State {
     /// Is there room for this rate?
     Trial(Trial),
     /// The bottleneck is elsewhere. For so many round trips without a queue so far.
-    Beyond(Box<Bbr>, u32),
+    Beyond(Box<CubicBbr>, u32),
 }
 
 /// A rate that is tried.
@@ -325,7 +325,7 @@ impl KnownRate {
             self.give_way(now);
         }
         if let State::Beyond(bbr, _) = &mut self.state {
-            bbr.on_rto(now, pipe);
+            bbr.on_rto(now, in_flight, pipe);
         }
     }
 
@@ -336,10 +336,10 @@ impl KnownRate {
     }
 
     /// Nothing was lost: it was late.
-    pub(crate) fn undo(&mut self) {
+    pub(crate) fn undo(&mut self, now: Instant) {
         (self.rounds.lost, self.rounds.lost_segments, self.waiting) = (0, 0, None);
         if let State::Beyond(bbr, _) = &mut self.state {
-            bbr.undo();
+            bbr.undo(now);
         }
     }
 
@@ -583,7 +583,7 @@ impl KnownRate {
         much && (lossy || lost.saturating_mul(100) > sent.saturating_mul(LOSS_PERCENT))
     }
 
-    /// BBR goes on from what has arrived.
+    /// They go on from what has arrived.
     fn give_way(&mut self, now: Instant) {
         let seen = self.waiting.map(|w| w.end.rate_bps_since(&w.middle.unwrap_or(w.begin)));
         let rate = seen.unwrap_or(self.arrived_bps);
@@ -592,9 +592,9 @@ impl KnownRate {
             self.patience_rounds = (self.patience_rounds * 2).min(TRIAL_ROUNDS_MAX);
         }
         let bbr = match self.base {
-            Some(base) if rate > 0 => Bbr::resume(&self.config, now, rate, base),
+            Some(base) if rate > 0 => CubicBbr::resume(&self.config, now, rate, base),
             // Nothing has arrived yet.
-            _ => Bbr::new(&Config {
+            _ => CubicBbr::new(&Config {
                 initial_window_segments: self.config.initial_window_segments.min(FEW_SEGMENTS as u32),
                 handshake_rtt: self.base,
                 ..self.config
