@@ -28,6 +28,7 @@ pub struct Advertised {
 struct Said {
     to: Identity,
     advert: Advert,
+    /// 0: a segment was to leave for it, at this time.
     times: u8,
     at: Instant,
 }
@@ -50,19 +51,27 @@ impl Advertised {
         if to == Identity::UNKNOWN || advert.is_empty() {
             return false;
         }
-        let Some(said) = self.said.iter().find(|said| said.to == to) else { return true };
+        let Some(said) = self.said.iter().find(|said| said.to == to && said.times > 0) else { return true };
         let silence = now.since(said.at);
         let again = if said.times < SAID_AT_FIRST { AGAIN_AT_FIRST } else { AGAIN };
         silence >= again || (silence >= CHANGES_APART && advert.is_news_after(&said.advert))
     }
 
-    /// It has never heard anything, and a segment for it alone is worth it. Where there are more
-    /// than can be remembered they wait for what is sent anyway.
-    #[must_use]
-    pub fn is_owed(&self, to: Identity, advert: &Advert) -> bool {
-        self.is_due(Instant::ZERO, to, advert)
-            && !self.said.is_full()
-            && !self.said.iter().any(|said| said.to == to)
+    /// It has never heard anything, and a segment for it alone is worth it, which is to leave now.
+    /// Where there are more than can be remembered they wait for what is sent anyway. What such a
+    /// segment has no room for is tried again, but not with each that comes in.
+    pub fn claim_segment(&mut self, now: Instant, to: Identity, advert: &Advert) -> bool {
+        if to == Identity::UNKNOWN || advert.is_empty() {
+            return false;
+        }
+        let is_full = self.said.is_full();
+        match self.said.iter_mut().find(|said| said.to == to) {
+            Some(said) if said.times > 0 || now.since(said.at) < AGAIN_AT_FIRST => return false,
+            Some(said) => said.at = now,
+            None if is_full => return false,
+            None => self.said.push(Said { to, advert: Advert::default(), times: 0, at: now }),
+        }
+        true
     }
 
     /// It has been said.
@@ -132,7 +141,7 @@ mod tests {
     #[test]
     fn it_is_said_a_few_times_and_then_seldom() {
         let (mut ads, mut said) = (Advertised::default(), Vec::new());
-        assert!(ads.is_owed(HIM, &rate(32_000)));
+        assert!(ads.claim_segment(at(0), HIM, &rate(32_000)));
         for ms in (0..200_000).step_by(10) {
             if ads.is_due(at(ms), HIM, &rate(32_000)) {
                 ads.note_said(at(ms), HIM, rate(32_000));
@@ -140,7 +149,7 @@ mod tests {
             }
         }
         assert_eq!(said, [0, 2, 4, 64, 124, 184]);
-        assert!(!ads.is_owed(HIM, &rate(64_000)), "he hears it with the next segment");
+        assert!(!ads.claim_segment(at(184_500), HIM, &rate(64_000)), "he hears it with the next segment");
         assert!(!ads.is_due(at(184_500), HIM, &rate(64_000)) && ads.is_due(at(185_000), HIM, &rate(64_000)));
         assert!(!ads.is_due(at(185_000), HIM, &rate(33_000)), "that is about the same");
         assert!(
@@ -150,10 +159,22 @@ mod tests {
     }
 
     #[test]
+    fn segments_without_room_for_it_do_not_leave_for_each_that_comes() {
+        let mut ads = Advertised::default();
+        let claimed: Vec<u64> = (0..5_000)
+            .step_by(10)
+            .filter(|ms| {
+                ads.is_due(at(*ms), HIM, &rate(1_000)) && ads.claim_segment(at(*ms), HIM, &rate(1_000))
+            })
+            .collect();
+        assert_eq!(claimed, [0, 2_000, 4_000]);
+    }
+
+    #[test]
     fn more_gateways_than_can_be_remembered_are_no_reason_for_segments_of_their_own() {
         let mut ads = Advertised::default();
         for n in 1..=100 {
-            assert_eq!(ads.is_owed(n.into(), &rate(1_000)), n <= GATEWAYS_MAX as u32);
+            assert_eq!(ads.claim_segment(at(0), n.into(), &rate(1_000)), n <= GATEWAYS_MAX as u32);
             ads.note_said(at(0), n.into(), rate(1_000));
             ads.hear(at(0), n.into(), rate(u64::from(n)));
         }

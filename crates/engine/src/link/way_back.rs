@@ -154,10 +154,10 @@ impl Link {
         self.rate_in_force_bps().is_some_and(|bps| bps < least_bps)
     }
 
-    /// It has not heard anything yet, and is worth a segment of its own.
-    #[must_use]
-    pub fn owes_advert(&self, to: Identity) -> bool {
-        !self.are_adverts_dear() && self.way_in.advertised.is_owed(to, &self.advert())
+    /// It has not heard anything yet, and a segment of its own is to leave for it now.
+    pub(crate) fn claim_advert(&mut self, now: Instant, to: Identity) -> bool {
+        let advert = self.advert();
+        !self.are_adverts_dear() && self.way_in.advertised.claim_segment(now, to, &advert)
     }
 
     /// It has been told.
