@@ -58,10 +58,11 @@ impl Advertised {
     }
 
     /// It has never heard anything, and a segment for it alone is worth it, which is to leave now.
-    /// Where there are more than can be remembered they wait for what is sent anyway. What such a
+    /// Where there are more than can be remembered they wait for what is sent anyway, and so does
+    /// what the gateway has said of its own end: it takes that for both directions. What such a
     /// segment has no room for is tried again, but not with each that comes in.
     pub fn claim_segment(&mut self, now: Instant, to: Identity, advert: &Advert) -> bool {
-        if to == Identity::UNKNOWN || advert.is_empty() {
+        if to == Identity::UNKNOWN || advert.is_empty() || self.says_the_same(to, advert) {
             return false;
         }
         let is_full = self.said.is_full();
@@ -72,6 +73,12 @@ impl Advertised {
             None => self.said.push(Said { to, advert: Advert::default(), times: 0, at: now }),
         }
         true
+    }
+
+    /// The gateway has said the same of its own end of late.
+    fn says_the_same(&self, who: Identity, advert: &Advert) -> bool {
+        let Some(rounded) = Advert::decode(&advert.encode()) else { return false };
+        self.fresh().any(|heard| heard.by == who && !rounded.is_news_after(&heard.advert))
     }
 
     /// It has been said.
@@ -168,6 +175,16 @@ mod tests {
             })
             .collect();
         assert_eq!(claimed, [0, 2_000, 4_000]);
+    }
+
+    #[test]
+    fn what_both_ends_say_is_worth_no_segment_of_its_own() {
+        let mut ads = Advertised::default();
+        let heard = Advert::decode(&rate(8_000_000).encode());
+        ads.hear(at(0), HIM, heard.unwrap());
+        assert!(!ads.claim_segment(at(1), HIM, &rate(8_000_000)));
+        assert!(ads.is_due(at(1), HIM, &rate(8_000_000)), "it goes with what is sent anyway");
+        assert!(ads.claim_segment(at(2), HIM, &rate(32_000)));
     }
 
     #[test]
