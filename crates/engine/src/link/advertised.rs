@@ -56,13 +56,14 @@ impl Advertised {
         silence >= again || (silence >= CHANGES_APART && advert.is_news_after(&said.advert))
     }
 
-    /// It has never heard anything, and a segment for it alone is worth it. Where there are more
-    /// than can be remembered they wait for what is sent anyway.
+    /// It may not have heard anything yet, and a segment for it alone is worth it: whoever only
+    /// uploads sends none that has room. Where there are more than can be remembered they wait for
+    /// what is sent anyway.
     #[must_use]
-    pub fn is_owed(&self, to: Identity, advert: &Advert) -> bool {
-        self.is_due(Instant::ZERO, to, advert)
-            && !self.said.is_full()
-            && !self.said.iter().any(|said| said.to == to)
+    pub fn is_owed(&self, now: Instant, to: Identity, advert: &Advert) -> bool {
+        let times = self.said.iter().find(|said| said.to == to).map(|said| said.times);
+        let may_be_lost = times.map_or(!self.said.is_full(), |times| times < SAID_AT_FIRST);
+        may_be_lost && self.is_due(now, to, advert)
     }
 
     /// It has been said.
@@ -88,16 +89,17 @@ impl Advertised {
         self.fresh().filter(|h| h.advert.rate.is_some()).max_by_key(|h| h.advert.rate.map(|(bps, _)| bps))
     }
 
-    /// The smallest round trip that one of them says.
+    /// The longest round trip that one of them says. It counts until one is measured: too long it
+    /// makes the first timers patient, and too short it would make a link of satellites near.
     #[must_use]
     pub fn rtt(&self) -> Option<Duration> {
-        self.fresh().filter_map(|h| h.advert.rtt.map(|(rtt, _)| rtt)).min()
+        self.fresh().filter_map(|h| h.advert.rtt.map(|(rtt, _)| rtt)).max()
     }
 
-    /// One of them says that both directions take turns.
+    /// What this one has said of late.
     #[must_use]
-    pub fn is_half_duplex(&self) -> bool {
-        self.fresh().any(|h| h.advert.is_half_duplex)
+    pub fn by(&self, by: Identity) -> Option<Advert> {
+        self.fresh().find(|h| h.by == by).map(|h| h.advert)
     }
 
     fn fresh(&self) -> impl Iterator<Item = Heard> {
@@ -132,7 +134,7 @@ mod tests {
     #[test]
     fn it_is_said_a_few_times_and_then_seldom() {
         let (mut ads, mut said) = (Advertised::default(), Vec::new());
-        assert!(ads.is_owed(HIM, &rate(32_000)));
+        assert!(ads.is_owed(at(0), HIM, &rate(32_000)));
         for ms in (0..200_000).step_by(10) {
             if ads.is_due(at(ms), HIM, &rate(32_000)) {
                 ads.note_said(at(ms), HIM, rate(32_000));
@@ -140,7 +142,7 @@ mod tests {
             }
         }
         assert_eq!(said, [0, 2, 4, 64, 124, 184]);
-        assert!(!ads.is_owed(HIM, &rate(64_000)), "he hears it with the next segment");
+        assert!(!ads.is_owed(at(500_000), HIM, &rate(32_000)), "he hears it with the next segment");
         assert!(!ads.is_due(at(184_500), HIM, &rate(64_000)) && ads.is_due(at(185_000), HIM, &rate(64_000)));
         assert!(!ads.is_due(at(185_000), HIM, &rate(33_000)), "that is about the same");
         assert!(
@@ -150,10 +152,22 @@ mod tests {
     }
 
     #[test]
+    fn what_may_be_lost_is_worth_three_segments_two_seconds_apart() {
+        let (mut ads, mut said) = (Advertised::default(), Vec::new());
+        for ms in (0..200_000).step_by(10) {
+            if ads.is_owed(at(ms), HIM, &rate(32_000)) {
+                ads.note_said(at(ms), HIM, rate(32_000));
+                said.push(ms / 1_000);
+            }
+        }
+        assert_eq!(said, [0, 2, 4]);
+    }
+
+    #[test]
     fn more_gateways_than_can_be_remembered_are_no_reason_for_segments_of_their_own() {
         let mut ads = Advertised::default();
         for n in 1..=100 {
-            assert_eq!(ads.is_owed(n.into(), &rate(1_000)), n <= GATEWAYS_MAX as u32);
+            assert_eq!(ads.is_owed(at(0), n.into(), &rate(1_000)), n <= GATEWAYS_MAX as u32);
             ads.note_said(at(0), n.into(), rate(1_000));
             ads.hear(at(0), n.into(), rate(u64::from(n)));
         }
@@ -169,6 +183,7 @@ mod tests {
         ads.hear(at(300_001), 9.into(), rate(2_000));
         assert_eq!(ads.rate().unwrap().advert, rate(2_000), "the other one has gone");
         ads.hear(at(300_002), HIM, Advert { is_half_duplex: true, ..Advert::default() });
-        assert!(ads.is_half_duplex() && ads.rate().unwrap().advert == rate(2_000));
+        assert!(ads.by(HIM).unwrap().is_half_duplex && !ads.by(9.into()).unwrap().is_half_duplex);
+        assert_eq!(ads.rate().unwrap().advert, rate(2_000));
     }
 }
