@@ -42,8 +42,8 @@ impl Relay {
     /// The source is promised what the congestion window leaves, and so never fills it. Where that
     /// is all that holds the source, the window is used, and may grow.
     fn hold_source(&mut self, look: &Look) {
-        let is_whole =
-            self.appetite.is_whole(look, self.source_nxt.max(self.buffer.highest()), self.rx.edge());
+        let appetite = self.appetite.get_or_insert_default();
+        let is_whole = appetite.is_whole(look, self.buffer.highest(), self.rx.edge());
         let by_window = look.cwnd < self.tx.window_bytes() && look.cwnd < u64::from(look.limit);
         self.tx.hold_source(is_whole && by_window);
     }

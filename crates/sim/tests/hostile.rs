@@ -18,8 +18,8 @@ fn honest_connections_do_not_notice_liars_and_forgers() {
     assert!(sum.received_bytes > 0);
 }
 
-/// `send-window` promises the source what the congestion window leaves. So the window is never full,
-/// and grew by whether two segments came together: 6.5 s beside liars, 4.9 s without.
+/// `send-window` promises the source what the congestion window leaves. So the window is never
+/// full, and grew by whether two segments came together: 6.5 s beside liars, 4.9 s without.
 #[test]
 fn a_window_that_is_all_the_source_may_use_grows() {
     let report = run_seed(1208, Mode::Hostile, None);

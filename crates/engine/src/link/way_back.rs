@@ -180,8 +180,8 @@ impl Link {
         self.way_in.advertised.rtt()
     }
 
-    /// How fast it brings answers of this gateway, bits per second, and whether both directions take
-    /// turns. What a gateway says counts for its own connections: whoever plays one slows down none
+    /// How fast it brings answers of this gateway, bits per second, and whether both directions
+    /// take turns. What a gateway says counts for its own connections: whoever plays one slows down none
     /// but its own.
     pub(super) fn brings_of(&self, gateway: Option<Identity>) -> (Option<u64>, bool) {
         let told = gateway.and_then(|gateway| self.way_in.advertised.by(gateway));
