@@ -39,6 +39,10 @@ impl CubicBbr {
         self.bbr.on_sent(now, bytes, in_flight, app_limited);
     }
 
+    pub(crate) fn note_used(&mut self, bytes: u64) {
+        self.cubic.note_used(bytes);
+    }
+
     pub(crate) fn on_ack(&mut self, ack: &Ack) {
         self.cubic.on_ack(ack);
         self.bbr.on_ack(ack);

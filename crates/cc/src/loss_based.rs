@@ -140,6 +140,11 @@ impl LossBased {
         }
     }
 
+    /// So much of the window is used, though less is in flight.
+    pub(crate) fn note_used(&mut self, bytes: u64) {
+        self.usage.note(bytes);
+    }
+
     pub(crate) fn on_ack(&mut self, ack: &Ack) {
         self.usage.note(ack.prior_in_flight_bytes);
         if ack.round_start {

@@ -14,7 +14,7 @@ use crate::noticed::Noticed;
 use crate::peer::Message;
 use crate::queue_drop::QueueDrop;
 use crate::receiver::Receiver;
-use crate::regulator::{Adaptive, ReadRate};
+use crate::regulator::{Adaptive, Appetite, ReadRate};
 use crate::sender::{RtoBounds, Sender, Supply};
 use crate::side::Side;
 
@@ -59,6 +59,8 @@ pub struct Relay {
     start_bytes: u32,
     /// How fast the destination takes what waits.
     pub read_rate: ReadRate,
+    /// Whether the source sends all that it is shown, where that is asked.
+    pub appetite: Option<Box<Appetite>>,
     /// The thesis's receive buffer.
     pub adaptive: Adaptive,
     /// Segments dropped to slow the source.
@@ -139,6 +141,7 @@ impl Relay {
             limit_bytes,
             start_bytes: hosts.start_bytes(cx, limit_bytes),
             read_rate: ReadRate::default(),
+            appetite: None,
             adaptive: Adaptive::default(),
             queue_drop: QueueDrop::default(),
             acked_at: None,

@@ -57,7 +57,8 @@ impl Advertised {
         silence >= again || (silence >= CHANGES_APART && advert.is_news_after(&said.advert))
     }
 
-    /// It has never heard anything, and a segment for it alone is worth it, which is to leave now.
+    /// It may not have heard anything yet, and a segment for it alone is worth it, which is to leave
+    /// now: whoever only uploads sends none that has room.
     /// Where there are more than can be remembered they wait for what is sent anyway, and so does
     /// what the gateway has said of its own end: it takes that for both directions. What such a
     /// segment has no room for is tried again, but not with each that comes in.
@@ -67,7 +68,7 @@ impl Advertised {
         }
         let is_full = self.said.is_full();
         match self.said.iter_mut().find(|said| said.to == to) {
-            Some(said) if said.times > 0 || now.since(said.at) < AGAIN_AT_FIRST => return false,
+            Some(said) if said.times >= SAID_AT_FIRST || now.since(said.at) < AGAIN_AT_FIRST => return false,
             Some(said) => said.at = now,
             None if is_full => return false,
             None => self.said.push(Said { to, advert: Advert::default(), times: 0, at: now }),
@@ -104,16 +105,17 @@ impl Advertised {
         self.fresh().filter(|h| h.advert.rate.is_some()).max_by_key(|h| h.advert.rate.map(|(bps, _)| bps))
     }
 
-    /// The smallest round trip that one of them says.
+    /// The longest round trip that one of them says. It counts until one is measured: too long it
+    /// makes the first timers patient, and too short it would make a link of satellites near.
     #[must_use]
     pub fn rtt(&self) -> Option<Duration> {
-        self.fresh().filter_map(|h| h.advert.rtt.map(|(rtt, _)| rtt)).min()
+        self.fresh().filter_map(|h| h.advert.rtt.map(|(rtt, _)| rtt)).max()
     }
 
-    /// One of them says that both directions take turns.
+    /// What this one has said of late.
     #[must_use]
-    pub fn is_half_duplex(&self) -> bool {
-        self.fresh().any(|h| h.advert.is_half_duplex)
+    pub fn by(&self, by: Identity) -> Option<Advert> {
+        self.fresh().find(|h| h.by == by).map(|h| h.advert)
     }
 
     fn fresh(&self) -> impl Iterator<Item = Heard> {
@@ -207,6 +209,7 @@ mod tests {
         ads.hear(at(300_001), 9.into(), rate(2_000));
         assert_eq!(ads.rate().unwrap().advert, rate(2_000), "the other one has gone");
         ads.hear(at(300_002), HIM, Advert { is_half_duplex: true, ..Advert::default() });
-        assert!(ads.is_half_duplex() && ads.rate().unwrap().advert == rate(2_000));
+        assert!(ads.by(HIM).unwrap().is_half_duplex && !ads.by(9.into()).unwrap().is_half_duplex);
+        assert_eq!(ads.rate().unwrap().advert, rate(2_000));
     }
 }
