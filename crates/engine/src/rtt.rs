@@ -4,6 +4,9 @@ use farlink_wire::Duration;
 
 /// The RTO before the first sample (RFC 6298 2.1).
 pub const RTO_INITIAL: Duration = Duration::from_secs(1);
+/// A handshake's packets of 52 and 60 bytes fit so many times into a full segment. What they took
+/// together bounds what it takes, at whatever rate.
+const SMALL_IN_SEGMENT: u32 = 14;
 /// Back-off stops doubling here; `rto_max` bounds it anyway.
 const BACKOFF_MAX: u8 = 16;
 
@@ -83,6 +86,24 @@ impl RttEstimator {
     pub fn min_rtt(&self) -> Duration {
         if self.srtt.is_some() { self.min_rtt } else { Duration::ZERO }
     }
+    /// No answer comes sooner than that. Zero before the first sample.
+    ///
+    /// Where nobody has said the rate, all samples may have waited behind what left with them. The
+    /// handshake had the line to itself, but its packets are small, so a quarter is the most that is
+    /// believed to have been waiting.
+    #[must_use]
+    pub fn soonest(&self) -> Duration {
+        let handshake = self.expected.filter(|_| !self.is_certain).unwrap_or(Duration::MAX);
+        let min = self.min_rtt();
+        min.min(handshake.max(min / 4 * 3))
+    }
+    /// When the next answer comes at the latest, where small packets have crossed in the round trip
+    /// that was expected, and one answer has come; `None`: nobody knows.
+    #[must_use]
+    pub fn next_within(&self) -> Option<Duration> {
+        let rtt = self.expected.filter(|_| !self.is_certain)?;
+        Some(rtt + segment_takes(rtt))
+    }
     /// The smallest round trip of a packet that takes no time; `None` before the first sample.
     #[must_use]
     pub fn min_without_packet(&self) -> Option<Duration> {
@@ -117,7 +138,10 @@ impl RttEstimator {
             (None, Some(rtt)) if self.is_certain => {
                 (rtt + (rtt * 2).max(min)).min(RTO_INITIAL.max(rtt + min))
             }
-            (None, Some(rtt)) => (rtt + (rtt * 2).max(min)).max(RTO_INITIAL),
+            (None, Some(rtt)) => {
+                let usual = rtt + (rtt * 2).max(min);
+                (usual + segment_takes(rtt)).min(usual.max(RTO_INITIAL))
+            }
             (None, None) => RTO_INITIAL,
         }
     }
@@ -125,6 +149,14 @@ impl RttEstimator {
     #[must_use]
     pub fn expected(&self) -> Option<Duration> {
         self.expected
+    }
+    /// When the end of what was sent is asked for (RFC 8985 7.2), before the answer to a single
+    /// segment may be delayed: after two round trips. Before the first sample it is the handshake's,
+    /// and the segment may be that much larger.
+    #[must_use]
+    pub fn probe_after(&self) -> Option<Duration> {
+        let guessed = self.expected.filter(|_| !self.is_certain);
+        self.srtt.map(|srtt| srtt * 2).or(guessed.map(|rtt| rtt * 2 + segment_takes(rtt)))
     }
     /// Before the first sample this is expected. `is_certain`: the link has a rate that is said, so
     /// that no queue there makes it longer.
@@ -143,6 +175,11 @@ impl RttEstimator {
     pub fn reset_backoff(&mut self) {
         self.backoff = 0;
     }
+}
+
+/// How long a full segment takes at most, where small packets have crossed in such a round trip.
+fn segment_takes(rtt: Duration) -> Duration {
+    rtt * SMALL_IN_SEGMENT
 }
 
 fn micros(time: Duration) -> u32 {
@@ -178,6 +215,26 @@ mod tests {
         assert_eq!(e.rto(min, max), Duration::from_millis(6400));
         e.sample(Duration::from_millis(100), Duration::ZERO);
         assert_eq!(e.rto(min, max), Duration::from_millis(300));
+    }
+
+    #[test]
+    fn small_packets_that_crossed_bound_what_large_ones_take() {
+        let (min, max) = (Duration::from_millis(200), Duration::from_secs(60));
+        let ms = Duration::from_millis;
+        let mut e = RttEstimator::default();
+        // Of a line of 9,600 bit/s the first timeout is as ever; of a LAN it is as the hosts'.
+        for (rtt_ms, rto_ms, probe_ms) in [(1, 215, 16), (40, 800, 640), (500, 1_500, 8_000)] {
+            e.expect(Some(ms(rtt_ms)), false);
+            assert_eq!((e.rto(min, max), e.probe_after()), (ms(rto_ms), Some(ms(probe_ms))));
+        }
+        assert_eq!(e.next_within(), Some(ms(7_500)));
+        e.expect(Some(ms(1)), true);
+        assert_eq!((e.probe_after(), e.next_within()), (None, None), "its rate is known");
+        e.expect(Some(ms(9)), false);
+        e.sample(ms(10), Duration::ZERO);
+        assert_eq!((e.soonest(), e.min_rtt(), e.probe_after()), (ms(9), ms(10), Some(ms(20))));
+        e.expect(Some(ms(1)), false);
+        assert_eq!(e.soonest(), ms(10) / 4 * 3, "a large packet takes longer");
     }
 
     #[test]

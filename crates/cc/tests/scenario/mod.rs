@@ -1,6 +1,7 @@
 //! The paths.
 
 mod bbr;
+mod cubic_bbr;
 mod hybla;
 mod known_rate;
 mod vegas;

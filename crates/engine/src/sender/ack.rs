@@ -4,6 +4,7 @@ use farlink_cc::{Ack, Congestion};
 use farlink_wire::{Instant, SackBlock, SeqNum};
 
 use super::flight::Told;
+use super::timer::PTO_MIN;
 use super::{Happened, Sender};
 use crate::rate::RateSample;
 use crate::scoreboard::Acked;
@@ -49,7 +50,7 @@ impl Sender {
         }
         let of_old_way = self.flight.is_of_old_way(acked.newest.map(|(sent_at, ..)| sent_at));
         self.measure(now, &acked, advanced, of_old_way);
-        let min_rtt = self.flight.rtt().min_rtt();
+        let min_rtt = self.flight.rtt().soonest();
         // An answer that comes sooner than any before was to an earlier transmission (RFC 8985 6.2
         // step 2).
         let known = acked.newest.filter(|(sent_at, _, again)| !again || now.since(*sent_at) >= min_rtt);
@@ -99,11 +100,15 @@ impl Sender {
     }
 
     /// What left together comes one after the other: the next acknowledgement is not farther away
-    /// than the first one was.
+    /// than the first one was. Where nothing is left to draw it, and the line is so fast that it
+    /// would have come long ago, it is not waited for.
     fn wait_for_verdict(&mut self, now: Instant, acked: &Acked) {
         if self.governor.awaits_verdict().is_some() && !self.flight.is_after_outage() {
             let age = acked.age.min(self.flight.rto_bounds().max);
-            self.timers.rto = self.timers.rto.max(Some(now + age + age / 4));
+            let soonest = self.rtt().next_within().filter(|_| self.tail_after);
+            let soonest = soonest.map(|within| now + within.max(PTO_MIN));
+            let usual = self.timers.rto.max(Some(now + age + age / 4));
+            self.timers.rto = [usual, soonest].into_iter().flatten().min();
         }
     }
 

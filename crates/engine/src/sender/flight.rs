@@ -351,7 +351,7 @@ impl Flight {
             self.rtt.reset_backoff();
         }
         let min_rtt = self.rtt.min_rtt();
-        self.rack.update(now, acked, min_rtt);
+        self.rack.update(now, acked, self.rtt.soonest());
         if self.gateway {
             self.rack.measure_reordering(now, acked, min_rtt, self.rtt.srtt_or_default());
         }

@@ -17,7 +17,7 @@ const MAX_ACK_DELAY: Duration = Duration::from_millis(200);
 /// Behind a hole the receiver is asked after so many timeouts.
 pub(super) const HOLE_RTOS: u32 = 2;
 /// Smallest probe timeout (Linux TCP_TIMEOUT_MIN: 2 jiffies).
-const PTO_MIN: Duration = Duration::from_millis(10);
+pub(super) const PTO_MIN: Duration = Duration::from_millis(10);
 
 /// Deadlines of what is under way.
 #[derive(Clone, Copy, Debug, Default)]
@@ -107,8 +107,8 @@ impl Sender {
         if !self.flight.has_sack() || !self.governor.is_open() || nothing || spent {
             return;
         }
-        let Some(srtt) = self.rtt().srtt() else { return };
-        let mut pto = (srtt * 2).max(PTO_MIN) + self.answers_late_by();
+        let Some(pto) = self.rtt().probe_after() else { return };
+        let mut pto = pto.max(PTO_MIN) + self.answers_late_by();
         // A few small ones are acknowledged without delay.
         if self.flight.is_one_segment() {
             pto += MAX_ACK_DELAY;

@@ -9,7 +9,7 @@ use farlink_wire::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::transfer::{EARLIER, has_both_directions, is_upload, limit_of};
-use super::{first, sets, settled, shares};
+use super::{declared, first, sets, settled, shares};
 use crate::build::Lab;
 use crate::limit::{Packets, Path};
 use crate::report::{Measured, Schedule};
@@ -181,6 +181,8 @@ pub(crate) fn measure(
                 measured.metric("ratio_to_perfect", crate::limit::ratio(measured.seconds, perfect_s));
             }
         }
+        let cell = Cell { settings, ..cell.clone() };
+        declared::measure_moving(scenario, &cell, &path, (instant(began_s), packets.mtu), measured);
     }
 }
 

@@ -1,11 +1,15 @@
 //! What a rate that was declared too low costs: the limit of a link that is no faster than its
 //! gateways were told.
 
-use super::transfer::limit_seconds;
-use crate::limit;
+use farlink_channel::ChannelConfig;
+use farlink_wire::time::Instant;
+
+use super::carried::way;
+use super::transfer::{limit_of, limit_seconds};
+use crate::limit::{self, Path};
 use crate::report::Measured;
 use crate::scenario::{Cell, Scenario};
-use crate::settings::{GatewayAt, Settings};
+use crate::settings::{GatewayAt, Settings, Way};
 
 /// The time of a cell over the limit of what was declared, where that is less than the link has.
 pub(crate) fn measure(scenario: &Scenario, cell: &Cell, measured: &mut Measured) {
@@ -14,6 +18,42 @@ pub(crate) fn measure(scenario: &Scenario, cell: &Cell, measured: &mut Measured)
     if let Some(limit_s) = limit_seconds(scenario, &slower) {
         measured.metric("ratio_to_declared", limit::ratio(measured.seconds, limit_s));
     }
+}
+
+/// The same over links whose rates move: a perfect sender's time where they carry no more than what
+/// was declared at any time. `began`, and the size of a packet in bytes.
+pub(super) fn measure_moving(
+    scenario: &Scenario,
+    cell: &Cell,
+    path: &Path<'_>,
+    (began, packet_bytes): (Instant, u32),
+    measured: &mut Measured,
+) {
+    let Some(settings) = as_declared(&cell.settings).filter(Settings::is_scheduled) else { return };
+    let rates = [settings.rate_bps, settings.up_bps()];
+    let [there_bps, back_bps] = if way(cell) == Way::Down { rates } else { [rates[1], rates[0]] };
+    let capped = |links: &[ChannelConfig], most: u64| -> Vec<ChannelConfig> {
+        links.iter().map(|link| at_most(link, most)).collect()
+    };
+    let (there, back) = (capped(path.there, there_bps), capped(path.back, back_bps));
+    let job = limit_of(scenario, &Cell { settings, ..cell.clone() });
+    let perfect_s = job.perfect_seconds(&Path { there: &there, back: &back }, began, packet_bytes);
+    if let Some(perfect_s) = perfect_s {
+        measured.metric("ratio_to_declared", limit::ratio(measured.seconds, perfect_s));
+    }
+}
+
+/// A link that is never faster than this.
+fn at_most(link: &ChannelConfig, most_bps: u64) -> ChannelConfig {
+    let mut slower = link.clone();
+    slower.rate_bps = Some(link.rate_bps.map_or(most_bps, |bps| bps.min(most_bps)));
+    for contact in &mut slower.contact_plan {
+        contact.rate_bps = contact.rate_bps.map(|bps| bps.min(most_bps));
+    }
+    for change in &mut slower.rate_changes {
+        change.rate_bps = change.rate_bps.min(most_bps);
+    }
+    slower
 }
 
 /// The link as its gateways were told, where one was told too little.
@@ -50,5 +90,15 @@ mod tests {
         assert_eq!(of(&["told_rates=gw2=swapped", "gateways=1"]), Some((2_000_000, 2_000_000)));
         assert_eq!(of(&["told_rates=gw2=50%", "gateways=1", "gateway_at=client"]), None);
         assert_eq!(of(&["gateways=0", "told_rates=gw2=50%"]), None);
+    }
+
+    #[test]
+    fn a_link_that_moves_is_never_faster_than_declared() {
+        let mut settings = Settings::default();
+        settings.set_all(["rate=8M", "contacts=0s-9s@6M", "rate_changes=2s=3M 5s=9M"]).unwrap();
+        let link = at_most(&settings.channel(Way::Down), 4_000_000);
+        let changes: Vec<_> = link.rate_changes.iter().map(|c| c.rate_bps).collect();
+        assert_eq!((link.rate_bps, changes), (Some(4_000_000), vec![3_000_000, 4_000_000]));
+        assert_eq!(link.contact_plan.first().and_then(|c| c.rate_bps), Some(4_000_000));
     }
 }
