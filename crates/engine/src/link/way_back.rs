@@ -181,8 +181,8 @@ impl Link {
     }
 
     /// How fast it brings answers of this gateway, bits per second, and whether both directions
-    /// take turns. What a gateway says counts for its own connections: whoever plays one slows down none
-    /// but its own.
+    /// take turns. What a gateway says counts for its own connections: whoever plays one slows down
+    /// none but its own.
     pub(super) fn brings_of(&self, gateway: Option<Identity>) -> (Option<u64>, bool) {
         let told = gateway.and_then(|gateway| self.way_in.advertised.by(gateway));
         let rate_bps = match self.rate_in() {
