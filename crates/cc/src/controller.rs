@@ -56,6 +56,16 @@ impl Controller {
         }
     }
 
+    /// So much of the window is used, though less is in flight: a source is on its way to it that
+    /// was promised no more (RFC 7661 section 3).
+    pub fn note_used(&mut self, bytes: u64) {
+        match &mut self.0 {
+            State::LossBased(c) => c.note_used(bytes),
+            State::CubicBbr(c) => c.note_used(bytes),
+            State::Bbr(_) | State::KnownRate(_) | State::Xcp(_) | State::Fixed(_) => {}
+        }
+    }
+
     /// Something new was acknowledged.
     pub fn on_ack(&mut self, ack: &Ack) {
         match &mut self.0 {
@@ -128,7 +138,7 @@ impl Controller {
             State::LossBased(c) => c.undo(now),
             State::Bbr(c) => c.undo(),
             State::CubicBbr(c) => c.undo(now),
-            State::KnownRate(c) => c.undo(),
+            State::KnownRate(c) => c.undo(now),
             State::Xcp(c) => c.undo(),
             State::Fixed(_) => {}
         }

@@ -10,7 +10,7 @@
 //! nothing waits is not for want of room, so it is kept from BBR. One that comes while round trips
 //! are longer than they could be counts.
 
-use farlink_wire::time::Instant;
+use farlink_wire::time::{Duration, Instant};
 
 use crate::api::{Ack, Config, Congestion, Kind, Lost};
 use crate::bbr::Bbr;
@@ -34,9 +34,22 @@ impl CubicBbr {
         Self { cubic: LossBased::new(&of(Kind::Cubic)), bbr: Bbr::new(&of(Kind::Bbr)), waits: false }
     }
 
+    /// Where something has been carried already, at this rate, bits per second: BBR goes on from
+    /// there, and CUBIC begins with what is under way then.
+    pub(crate) fn resume(config: &Config, now: Instant, rate_bps: u64, min_rtt: Duration) -> Self {
+        let mut new = Self::new(config);
+        new.bbr = Bbr::resume(&Config { kind: Kind::Bbr, ..*config }, now, rate_bps, min_rtt);
+        new.cubic.begin_with(new.bbr.cwnd() / 2);
+        new
+    }
+
     pub(crate) fn on_sent(&mut self, now: Instant, bytes: u64, in_flight: u64, app_limited: bool) {
         self.cubic.on_sent(now, bytes, in_flight);
         self.bbr.on_sent(now, bytes, in_flight, app_limited);
+    }
+
+    pub(crate) fn note_used(&mut self, bytes: u64) {
+        self.cubic.note_used(bytes);
     }
 
     pub(crate) fn on_ack(&mut self, ack: &Ack) {
@@ -98,5 +111,15 @@ impl CubicBbr {
 
     pub(crate) fn is_probing_rtt(&self) -> bool {
         self.bbr.is_probing_rtt() && self.bbr.cwnd() >= self.cubic.cwnd()
+    }
+
+    /// What has been carried of late, bits per second.
+    pub(crate) fn bandwidth_bps(&self) -> u64 {
+        self.bbr.bandwidth_bps()
+    }
+
+    /// The smallest RTT of late.
+    pub(crate) fn min_rtt(&self) -> Option<Duration> {
+        self.bbr.min_rtt()
     }
 }

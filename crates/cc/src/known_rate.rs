@@ -14,7 +14,7 @@
 //!   That is a bottleneck almost without a queue.
 //! - A congestion mark, or a time-out of more than a few segments.
 //!
-//! Then BBR takes over, with the rate that the acknowledgements have shown. Where no segment waits
+//! Then CUBIC and BBR take over (`cubic_bbr.rs`), with the rate that the acknowledgements have shown. Where no segment waits
 //! any more it is tried whether the path carries half as much again, and so on up to the link's
 //! rate; after each trial that fails the next one waits twice as long.
 
@@ -24,7 +24,7 @@ mod tests;
 use farlink_wire::time::{Duration, Instant};
 
 use crate::api::{Ack, Config, Congestion, Copies, Lost};
-use crate::bbr::Bbr;
+use crate::cubic_bbr::CubicBbr;
 
 /// What leaves before the first acknowledgement, at most: the largest window without scaling. Hosts
 /// offer no more at first.
@@ -47,9 +47,9 @@ const GROWTH_MIN: Duration = Duration::from_millis(10);
 /// buffer may be short.
 const MUCH_GROWTH: Duration = Duration::from_millis(40);
 /// The RTT varies by so many mean differences between trains.
-const SPREAD_DIFFERENCES: u32 = 4;
-/// The mean difference follows the newest one by this part (one over it).
-const DIFFERENCE_PARTS: u32 = 8;
+const SPREAD_DIFFERENCES: u32 = 8;
+/// The mean difference follows the newest one by this part (one over it), once so many are known.
+const DIFFERENCES: u32 = 8;
 /// What the RTT has beyond the smallest one, and is no bottleneck's, is at most as much as that and
 /// this.
 const LATER_MAX: Duration = Duration::from_millis(50);
@@ -98,8 +98,7 @@ pub(crate) struct KnownRate {
     base: Option<Duration>,
     rounds: Rounds,
     train: Train,
-    /// Mean difference of the smallest RTTs of trains that follow each other.
-    difference: Duration,
+    jitter: Jitter,
     /// Where the last train began.
     train_began: Option<Mark>,
     /// Segments have waited since then.
@@ -118,7 +117,7 @@ enum State {
     /// Is there room for this rate?
     Trial(Trial),
     /// The bottleneck is elsewhere. For so many round trips without a queue so far.
-    Beyond(Box<Bbr>, u32),
+    Beyond(Box<CubicBbr>, u32),
 }
 
 /// A rate that is tried.
@@ -173,6 +172,32 @@ impl Mark {
     }
 }
 
+/// How much the smallest RTTs of trains differ that follow each other.
+#[derive(Clone, Copy, Debug, Default)]
+struct Jitter {
+    /// Mean of what a rise and the fall after it, or the other way round, have in common: a queue
+    /// that grows or drains only rises or falls.
+    mean: Duration,
+    /// Differences so far, up to [`DIFFERENCES`].
+    seen: u32,
+    /// The last difference, and whether it was a rise.
+    last: (Duration, bool),
+}
+
+impl Jitter {
+    fn follow(&mut self, before: Duration, rtt: Duration) {
+        let (by, rises) = (rtt.abs_diff(before), rtt >= before);
+        let common = if rises == self.last.1 { Duration::ZERO } else { by.min(self.last.0) };
+        self.last = (by, rises);
+        self.seen = (self.seen + 1).min(DIFFERENCES);
+        self.mean = self.mean / self.seen * (self.seen - 1) + common / self.seen;
+    }
+
+    fn is_known(&self) -> bool {
+        self.seen == DIFFERENCES
+    }
+}
+
 /// Acknowledgements that have come in since the last judgement.
 #[derive(Clone, Copy, Debug, Default)]
 struct Train {
@@ -213,7 +238,7 @@ impl KnownRate {
             base: config.handshake_rtt.filter(|rtt| !rtt.is_zero()),
             rounds: Rounds::default(),
             train: Train::default(),
-            difference: Duration::ZERO,
+            jitter: Jitter::default(),
             train_began: None,
             waiting: None,
             arrived_bps: 0,
@@ -294,12 +319,13 @@ impl KnownRate {
     }
 
     pub(crate) fn on_rto(&mut self, now: Instant, in_flight: u64, pipe: u64) {
-        let few = in_flight <= FEW_SEGMENTS * u64::from(self.config.mss);
-        if !few && !matches!(self.state, State::Beyond(..)) {
+        // Before the first RTT the timeout was a guess.
+        let says_nothing = in_flight <= FEW_SEGMENTS * u64::from(self.config.mss) || self.base.is_none();
+        if !says_nothing && !matches!(self.state, State::Beyond(..)) {
             self.give_way(now);
         }
         if let State::Beyond(bbr, _) = &mut self.state {
-            bbr.on_rto(now, pipe);
+            bbr.on_rto(now, in_flight, pipe);
         }
     }
 
@@ -309,9 +335,11 @@ impl KnownRate {
         }
     }
 
-    pub(crate) fn undo(&mut self) {
+    /// Nothing was lost: it was late.
+    pub(crate) fn undo(&mut self, now: Instant) {
+        (self.rounds.lost, self.rounds.lost_segments, self.waiting) = (0, 0, None);
         if let State::Beyond(bbr, _) = &mut self.state {
-            bbr.undo();
+            bbr.undo(now);
         }
     }
 
@@ -435,7 +463,7 @@ impl KnownRate {
 
     /// How much RTTs vary from train to train.
     fn spread(&self) -> Duration {
-        self.difference * SPREAD_DIFFERENCES
+        self.jitter.mean * SPREAD_DIFFERENCES
     }
 
     /// What a train shows that is complete now.
@@ -463,8 +491,7 @@ impl KnownRate {
         // Without an RTT, as of what has been sent twice, it says nothing.
         let (min_rtt, last_rtt) = train.min_rtt.zip(train.last_rtt)?;
         if let Some(before) = train.min_rtt_before {
-            let parts = DIFFERENCE_PARTS;
-            self.difference = self.difference / parts * (parts - 1) + min_rtt.abs_diff(before) / parts;
+            self.jitter.follow(before, min_rtt);
         }
         let first_rtt = train.rtt_before.or(self.base).unwrap_or(last_rtt);
         let delivered = self.delivered;
@@ -502,7 +529,7 @@ impl KnownRate {
         waiting.end = shown.end;
         let grown = shown.end.rtt.saturating_sub(waiting.begin.rtt);
         let much = MUCH_GROWTH + spread;
-        if grown > much && shown.end.rate_bps_since(&waiting.begin) < sent_at / 2 {
+        if self.jitter.is_known() && grown > much && shown.end.rate_bps_since(&waiting.begin) < sent_at / 2 {
             return true;
         }
         // Who waits and is lost has found a full buffer.
@@ -556,7 +583,7 @@ impl KnownRate {
         much && (lossy || lost.saturating_mul(100) > sent.saturating_mul(LOSS_PERCENT))
     }
 
-    /// BBR goes on from what has arrived.
+    /// They go on from what has arrived.
     fn give_way(&mut self, now: Instant) {
         let seen = self.waiting.map(|w| w.end.rate_bps_since(&w.middle.unwrap_or(w.begin)));
         let rate = seen.unwrap_or(self.arrived_bps);
@@ -565,9 +592,9 @@ impl KnownRate {
             self.patience_rounds = (self.patience_rounds * 2).min(TRIAL_ROUNDS_MAX);
         }
         let bbr = match self.base {
-            Some(base) if rate > 0 => Bbr::resume(&self.config, now, rate, base),
+            Some(base) if rate > 0 => CubicBbr::resume(&self.config, now, rate, base),
             // Nothing has arrived yet.
-            _ => Bbr::new(&Config {
+            _ => CubicBbr::new(&Config {
                 initial_window_segments: self.config.initial_window_segments.min(FEW_SEGMENTS as u32),
                 handshake_rtt: self.base,
                 ..self.config

@@ -125,6 +125,12 @@ impl LossBased {
         }
     }
 
+    /// So much is under way already: slow start goes on from there.
+    pub(crate) fn begin_with(&mut self, cwnd_bytes: u64) {
+        self.cwnd = cwnd_bytes.clamp(self.initial_window.min(self.limit), self.limit);
+        self.started = true;
+    }
+
     pub(crate) fn on_sent(&mut self, now: Instant, bytes: u64, in_flight: u64) {
         self.usage.note(in_flight);
         if in_flight <= bytes
@@ -132,6 +138,11 @@ impl LossBased {
         {
             cubic.skip_time(now);
         }
+    }
+
+    /// So much of the window is used, though less is in flight.
+    pub(crate) fn note_used(&mut self, bytes: u64) {
+        self.usage.note(bytes);
     }
 
     pub(crate) fn on_ack(&mut self, ack: &Ack) {

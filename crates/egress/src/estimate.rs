@@ -531,10 +531,14 @@ impl RateEstimate {
         if sample.saturated {
             self.full_bps = old;
         }
-        if rate > old && (sample.saturated || busy) {
+        let is_full = sample.saturated || busy;
+        // What arrives is carried, whether the link is full or not.
+        let carried = self.carried_of_late(sample).map(|(bps, _)| self.at_most(bps)).filter(|_| !is_full);
+        if rate > old && (is_full || carried.is_some_and(|bps| bps > old)) {
             // One report that came by a late timer, and the haste after it, say nothing: two in a
             // row do.
-            let rate = before.filter(|b| b.saturated || busy).map_or(old, |b| b.rate_bps.min(rate)).max(old);
+            let two = before.filter(|b| b.saturated || busy).map_or(old, |b| b.rate_bps.min(rate));
+            let rate = carried.unwrap_or(two).max(old);
             self.confirmed_at = now;
             self.rate_bps = Some(rate);
             if !sample.saturated && rate > self.full_bps / 100 * ROOM_PERCENT {

@@ -11,6 +11,11 @@ const EXPLICIT_PARTS: u32 = 16;
 /// The same where they could, and no router does: the gateway looks for the rate by them.
 const SEEKING_PARTS: u32 = 32;
 
+/// The same where the source's window is all that holds it.
+const WINDOW_PARTS: u32 = 64;
+/// Such a window has 16 segments for each acknowledgement.
+const WINDOW_WORTH_BYTES: u64 = 64 * 16 * 1_460;
+
 /// In custody mode a gateway near by hears what is held here when the far host has not spoken for
 /// so long.
 const HELD_TOLD_AFTER: Duration = Duration::from_millis(2);
@@ -105,6 +110,18 @@ impl AckPolicy {
         Self::to_gateway(rtt).map(|_| Self::Gateway(rtt / SEEKING_PARTS))
     }
 
+    /// The same to a source that has this window, and no more, under way: with each 64th of it,
+    /// where that is worth an acknowledgement.
+    #[must_use]
+    pub fn by_window(self, rtt: Duration, window_bytes: u64) -> Self {
+        match self {
+            Self::Gateway(interval) if window_bytes >= WINDOW_WORTH_BYTES => {
+                Self::Gateway(interval.min(rtt / WINDOW_PARTS))
+            }
+            other => other,
+        }
+    }
+
     /// The same where the acknowledgement is the far host's, and tells what is held here.
     #[must_use]
     pub fn of_held_to_gateway(rtt: Duration) -> Self {
@@ -166,6 +183,15 @@ mod tests {
             assert!(wait * 2 <= Duration::from_millis(ms), "{ms}: fewer than 2");
             assert!(ms < 250 || wait * 12 >= Duration::from_millis(999), "{ms}: more than 12 per second");
         }
+    }
+
+    #[test]
+    fn a_window_that_is_all_there_is_is_acknowledged_more_often() {
+        let (rtt, wait) = (Duration::from_millis(640), Duration::from_millis(100));
+        let by = |window_bytes| AckPolicy::Gateway(wait).by_window(rtt, window_bytes);
+        assert_eq!(by(65_535 << 10), AckPolicy::Gateway(Duration::from_millis(10)));
+        assert_eq!(by(65_535), AckPolicy::Gateway(wait), "a small one is not worth it");
+        assert_eq!(AckPolicy::Host(wait).by_window(rtt, 65_535 << 10), AckPolicy::Host(wait));
     }
 
     #[test]

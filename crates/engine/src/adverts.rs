@@ -25,7 +25,8 @@ impl Split<'_> {
         if let Some((advert, link)) = advert.zip(cx.links.at_mut(via)) {
             link.hear_advert(cx.now, hello.identity, advert);
         }
-        if self.binds() && cx.links.get(out).is_some_and(|link| link.owes_advert(hello.identity)) {
+        let now = cx.now;
+        if self.binds() && cx.links.get_mut(out).is_some_and(|link| link.claim_advert(now, hello.identity)) {
             // Full segments of data have no room for it.
             self.relays.get_mut(from).rx.answer_gateway();
         }

@@ -190,11 +190,10 @@ impl Split<'_> {
         }
         leg.take_told_window(s.ack, u32::from(s.window) << leg.window_scale, told.as_ref());
         self.govern_by_gateway(cx, from);
-        let link = cx.links.get(self.legs.get(from).out);
-        let r = &mut *self.relays;
-        let towards = r.get_mut(from.other());
+        let leg = self.legs.get(from);
+        let towards = self.relays.get_mut(from.other());
         towards.tx.note_gateway(heard, self.agreed.sack);
-        towards.tx.expect_of_link(link);
+        towards.tx.expect_of_link(cx.links.get(leg.out), leg.peer.identity());
         // What is said of bytes that were never sent from here is hearsay, in a gateway's message,
         // too.
         let ack = if *kind == AckKind::Certain { s.ack } else { s.ack.min(towards.tx.snd_nxt()) };

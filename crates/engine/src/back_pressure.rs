@@ -39,6 +39,15 @@ const START_PARTS: usize = 16;
 const START_LEAST_BYTES: u32 = 16 << 10;
 
 impl Relay {
+    /// The source is promised what the congestion window leaves, and so never fills it. Where that
+    /// is all that holds the source, the window is used, and may grow.
+    fn hold_source(&mut self, look: &Look) {
+        let appetite = self.appetite.get_or_insert_default();
+        let is_whole = appetite.is_whole(look, self.buffer.highest(), self.rx.edge());
+        let by_window = look.cwnd < self.tx.window_bytes() && look.cwnd < u64::from(look.limit);
+        self.tx.hold_source(is_whole && by_window);
+    }
+
     /// A gateway that was told a soft window, or is to be told the first, hears of the next:
     /// nothing else may be under way from it that would be acknowledged.
     fn owe_soft_window(&mut self, look: &Look, speaking: bool) {
@@ -62,12 +71,12 @@ impl Split<'_> {
     /// After any event: the relays' policies look at them.
     pub fn regulate(&mut self, cx: &Cx<'_>) {
         let policy = cx.config.flow_control;
-        if matches!(policy, FlowControl::Fixed | FlowControl::SendWindow) && !cx.config.soft_window {
+        if policy == FlowControl::Fixed && !cx.config.soft_window {
             return;
         }
         for from in [Side::A, Side::B] {
             let speaking = cx.config.soft_window && self.legs.get(from).peer.is_speaking();
-            let is_looked_at = matches!(policy, FlowControl::Adaptive | FlowControl::Automatic);
+            let is_looked_at = policy != FlowControl::Fixed;
             if !speaking && !is_looked_at {
                 // Nobody is told how the destination takes it, and the policy does not go by it.
                 continue;
@@ -77,6 +86,9 @@ impl Split<'_> {
             let relay = r.get_mut(from);
             if policy == FlowControl::Adaptive {
                 relay.adaptive.update(&look);
+            }
+            if policy == FlowControl::SendWindow {
+                relay.hold_source(&look);
             }
             relay.read_rate.update(&look);
             relay.owe_soft_window(&look, speaking);
@@ -117,9 +129,13 @@ impl Split<'_> {
         let limits =
             [Side::A, Side::B].map(|from| (from, self.hosts().relay_limit(config, links, from.other())));
         let starts_whole = self.hosts().is_on_link();
+        let holds_source = config.flow_control == FlowControl::SendWindow;
         let relays = &mut *self.relays;
         for (from, limit_bytes) in limits {
             relays.get_mut(from).set_limit(limit_bytes, starts_whole);
+            if !holds_source {
+                relays.get_mut(from).tx.hold_source(false);
+            }
         }
     }
 

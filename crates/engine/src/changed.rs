@@ -41,7 +41,7 @@ pub enum Changed {
     Carried(Way),
     /// This link brings more or less than was known.
     Brings(Way),
-    /// Relays may hold more or less.
+    /// Relays may hold more or less, or by another policy.
     RelayBytes,
     /// Draining has ended, complete or not.
     DrainEnded,

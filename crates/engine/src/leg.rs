@@ -61,6 +61,7 @@ pub struct Leg {
     /// Round trip of the handshake over this leg and what lies behind it; `None`: not known, or its
     /// SYN was repeated.
     handshake_rtt: Option<Duration>,
+    is_handshake_repeated: bool,
     /// Its newest window, in bytes.
     window_bytes: u32,
     /// Where the window ends that a gateway on this leg told last.
@@ -135,6 +136,7 @@ impl Leg {
             in_shims: false,
             srtt: None,
             handshake_rtt: None,
+            is_handshake_repeated: false,
             window_bytes: u32::from(s.window),
             told_edge: None,
             soft_edge: None,
@@ -280,9 +282,15 @@ impl Leg {
     pub fn handshake_rtt(&self) -> Option<Duration> {
         self.handshake_rtt
     }
-    /// The handshake took so long from here.
+    /// A SYN was repeated: nobody knows which one was answered.
+    #[must_use]
+    pub fn is_handshake_repeated(&self) -> bool {
+        self.is_handshake_repeated
+    }
+    /// The handshake took so long from here. `None`: its SYN was repeated.
     pub fn note_handshake(&mut self, rtt: Option<Duration>) {
         self.handshake_rtt = rtt;
+        self.is_handshake_repeated = rtt.is_none();
     }
 
     /// Bytes of IP and TCP header without options towards this host.
@@ -316,6 +324,7 @@ impl Leg {
             in_shims: false,
             srtt: None,
             handshake_rtt: None,
+            is_handshake_repeated: false,
             window_bytes: 0,
             told_edge: None,
             soft_edge: None,

@@ -107,7 +107,7 @@ impl Split<'_> {
         // that one, and would have come too soon (RFC 8985 6.2 step 2).
         let rtt = link.rtt_in_force().unwrap_or(RTT_UNKNOWN);
         // The question may be a full segment.
-        let late = link.packet_time().of_answer(tx.mss().into());
+        let late = link.packet_time(leg.peer.identity()).of_answer(tx.mss().into());
         let late = late.saturating_sub(covered(cx.config.timers.rto_min));
         let apart = (rtt + rtt / QUESTION_SLACK_PARTS + late).max(cx.config.timers.rto_min);
         // What was answered a round trip after the timer was set has left later than what this one

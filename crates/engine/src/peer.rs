@@ -57,6 +57,11 @@ impl Peer {
     pub const fn is_speaking(self) -> bool {
         matches!(self, Self::Heard { unmarked: 0, .. })
     }
+    /// Which gateway it is.
+    #[must_use]
+    pub fn identity(self) -> Option<Identity> {
+        self.hello().map(|hello| hello.identity)
+    }
     /// What the gateway said of itself.
     #[must_use]
     pub const fn hello(self) -> Option<Hello> {

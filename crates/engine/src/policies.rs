@@ -19,7 +19,22 @@ impl Split<'_> {
             None if self.legs.get(to).is_explicit() => AckPolicy::to_seeking_gateway,
             None => AckPolicy::to_gateway,
         };
-        rtt.and_then(policy).unwrap_or(AckPolicy::Host(cx.config.timers.delayed_ack))
+        let policy = rtt.and_then(policy).unwrap_or(AckPolicy::Host(cx.config.timers.delayed_ack));
+        rtt.map_or(policy, |rtt| self.within_window(cx, to, rtt, policy))
+    }
+
+    /// A source has no more under way than its window can say. Where the link brings more in a
+    /// round trip, what acknowledgements wait comes on top of each.
+    fn within_window(&self, cx: &Cx<'_>, to: Side, rtt: Duration, policy: AckPolicy) -> AckPolicy {
+        let window_bytes = 65_535_u64 << self.legs.get(to.other()).window_scale;
+        let often = policy.by_window(rtt, window_bytes);
+        if often == policy {
+            return policy;
+        }
+        let brings_bps = cx.links.get(self.legs.get(to).out).and_then(Link::brings_bps);
+        let waiting = rtt + policy.longest();
+        let bits = u128::from(brings_bps.unwrap_or(0)) * waiting.as_nanos() / 1_000_000_000;
+        if bits > u128::from(window_bytes * 8) { often } else { policy }
     }
 
     /// The round trip of the leg towards a host, declared or measured. The shortest one counts:

@@ -1,7 +1,7 @@
 //! How much a relay may hold, where that depends on how its destination takes it: thesis chapter 6,
 //! and what follows it when the round trip towards the source is known.
 
-use farlink_wire::{Duration, Instant};
+use farlink_wire::{Duration, Instant, SeqNum};
 
 /// What a relay may hold for want of better knowledge counts for an upstream round trip of at least
 /// this: the gateway's own timers and batches.
@@ -58,6 +58,31 @@ pub struct Look {
     pub losing: bool,
     /// Timeouts in a row downstream.
     pub timeouts: u32,
+}
+
+/// Whether a source sends all that it is shown.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Appetite {
+    /// What it was shown at some time, and when that was.
+    shown: Option<(SeqNum, Instant)>,
+    is_whole: bool,
+}
+
+impl Appetite {
+    /// The source has sent everything before `sent`, and is shown what stands before `edge`.
+    /// Returns whether the window is what holds it: it sends what it was shown within two round
+    /// trips. A faster source would need one, and a window that is twice too large is no bound.
+    pub fn is_whole(&mut self, look: &Look, sent: SeqNum, edge: SeqNum) -> bool {
+        let (shown, at) = *self.shown.get_or_insert((edge, look.now));
+        let round_trip = look.upstream.unwrap_or_default().max(TURN) + look.ack_delay;
+        let took = look.now.since(at);
+        let has_sent = (sent + look.segment).after(shown);
+        if has_sent || took > round_trip * 2 {
+            self.is_whole = has_sent && took <= round_trip * 2;
+            self.shown = Some((edge, look.now));
+        }
+        self.is_whole
+    }
 }
 
 /// How fast a destination takes what waits for it.
@@ -279,6 +304,19 @@ mod tests {
             losing: false,
             timeouts: 0,
         }
+    }
+
+    #[test]
+    fn a_source_that_sends_all_it_is_shown_is_held_by_its_window() {
+        let at = |ms: u64| look(ms);
+        let mut a = Appetite::default();
+        assert!(!a.is_whole(&at(0), SeqNum(0), SeqNum(10_000)));
+        assert!(!a.is_whole(&at(100), SeqNum(5_000), SeqNum(15_000)));
+        // A segment more would not fit.
+        assert!(a.is_whole(&at(150), SeqNum(9_001), SeqNum(19_000)));
+        assert!(a.is_whole(&at(340), SeqNum(12_000), SeqNum(22_000)), "until the next one is due");
+        assert!(!a.is_whole(&at(360), SeqNum(14_000), SeqNum(24_000)), "it takes twice as long now");
+        assert!(a.is_whole(&at(460), SeqNum(24_000), SeqNum(34_000)));
     }
 
     #[test]

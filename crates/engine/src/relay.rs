@@ -14,7 +14,7 @@ use crate::noticed::Noticed;
 use crate::peer::Message;
 use crate::queue_drop::QueueDrop;
 use crate::receiver::Receiver;
-use crate::regulator::{Adaptive, ReadRate};
+use crate::regulator::{Adaptive, Appetite, ReadRate};
 use crate::sender::{RtoBounds, Sender, Supply};
 use crate::side::Side;
 
@@ -59,6 +59,8 @@ pub struct Relay {
     start_bytes: u32,
     /// How fast the destination takes what waits.
     pub read_rate: ReadRate,
+    /// Whether the source sends all that it is shown, where that is asked.
+    pub appetite: Option<Box<Appetite>>,
     /// The thesis's receive buffer.
     pub adaptive: Adaptive,
     /// Segments dropped to slow the source.
@@ -122,7 +124,10 @@ impl Relay {
         tx.pace_start(hosts.start(cx.config, cx.links, to).paced_over);
         tx.declare_rtt(link.and_then(Link::rtt_in_force));
         let expected = link.and_then(|link| dst.handshake_rtt().max(link.rtt_in_force()));
-        tx.expect_rtt(expected, link.is_some_and(Link::is_rate_declared));
+        // A SYN that was repeated may have been too soon: then 3 s (RFC 6298 5.7).
+        let repeated = link.filter(|_| dst.is_handshake_repeated()).map(|_| crate::rtt::RTO_INITIAL);
+        let is_certain = expected.is_some() && link.is_some_and(Link::is_rate_declared);
+        tx.expect_rtt(expected.or(repeated), is_certain);
         Self {
             buffer: SeqBuffer::new(next),
             rx: Receiver::new(next, dst.window_bytes()),
@@ -136,6 +141,7 @@ impl Relay {
             limit_bytes,
             start_bytes: hosts.start_bytes(cx, limit_bytes),
             read_rate: ReadRate::default(),
+            appetite: None,
             adaptive: Adaptive::default(),
             queue_drop: QueueDrop::default(),
             acked_at: None,

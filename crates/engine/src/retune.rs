@@ -204,6 +204,7 @@ impl Engine {
     /// stay promised.
     pub fn set_flow_control(&mut self, policy: FlowControl) {
         self.config.flow_control = policy;
+        self.tell_all(Changed::RelayBytes);
     }
 
     /// What one relay may hold from now on, those of open connections, too. Windows that were shown

@@ -428,10 +428,10 @@ impl Split<'_> {
         let probe = if silent || hushed || what != What::Any { None } else { self.plan_size_probe(cx, to) };
         let early = self.may_repeat_early(cx, to);
         let singly = self.sends_singly(cx, to);
-        let link = cx.links.get(self.legs.get(to).out);
+        let dst = self.legs.get(to);
         let outbound = self.relays.get_mut(to.other());
         if outbound.tx.board().is_empty() {
-            outbound.tx.expect_late_acks(link);
+            outbound.tx.expect_late_acks(cx.links.get(dst.out), dst.peer.identity());
         }
         let supply = outbound.supply();
         let asks_link = outbound.tx.asks_link();

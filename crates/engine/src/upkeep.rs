@@ -11,6 +11,7 @@ use crate::cx::Cx;
 use crate::due::{Deadline, Due};
 use crate::event::Event;
 use crate::explicit::tell_trust;
+use crate::leg::Leg;
 use crate::link::{Link, Links, are_apart};
 use crate::net::Way;
 use crate::reach::OLD_ACK_SLACK;
@@ -191,13 +192,13 @@ impl Split<'_> {
                 relay.tx.put_off_timers(cx.now);
                 continue;
             }
-            let out = self.legs.get(side.other()).out;
+            let Leg { out, peer, .. } = *self.legs.get(side.other());
             let said = cx.links.get(out).is_some_and(Link::is_rate_declared);
             let delivers = cx.links.get(out).and_then(|link| link.delivers(cx.now));
             if !said && let Some(newest) = delivers {
                 relay.tx.wait_in_line(cx.now, newest);
             }
-            relay.tx.expect_of_link(cx.links.get(out));
+            relay.tx.expect_of_link(cx.links.get(out), peer.identity());
             relay.tx.wait_for_late_acks(cx.now);
             let rto = relay.tx.rto();
             let ran = rto.min(cx.now.since(relay.tx.progress_at()));

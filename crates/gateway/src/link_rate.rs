@@ -46,6 +46,12 @@ impl LinkRate {
         };
     }
 
+    /// What was found out of a declared rate is forgotten, too.
+    pub fn forget(&mut self, now: Instant, pace: Pace, is_own: bool) {
+        self.estimate = None;
+        self.follow(now, pace, is_own);
+    }
+
     /// A declared rate is held against what arrives, or not; a rate that is found out is no more
     /// than this.
     pub fn set(&mut self, link: &config::Link) {

@@ -3,7 +3,7 @@
 
 use farlink_egress::{Class, Config as EgressConfig, Egress, GroupId, Lane};
 use farlink_engine::config::{self, AckFilter, Config, Interface, Weights, XcpWeights};
-use farlink_engine::link::{Change, Link, LinkReport, Pace, PairId, State, UNKNOWN_RATE_CC, Witness};
+use farlink_engine::link::{Change, Link, LinkReport, Pace, PairId, State, Witness};
 use farlink_engine::net::{IfaceId, LinkId, Way};
 use farlink_engine::status::Load;
 use farlink_engine::{Pulled, ReadyId, Wants};
@@ -434,6 +434,11 @@ impl LinkQueue {
         self.is_half_duplex
     }
 
+    /// Neither the other direction nor routers have a say in how fast it is.
+    fn is_own(&self) -> bool {
+        !self.is_half_duplex && self.router.is_none()
+    }
+
     /// From now on they do, or do not.
     pub fn set_half_duplex(&mut self, is_half_duplex: bool) {
         self.is_half_duplex = is_half_duplex;
@@ -442,7 +447,7 @@ impl LinkQueue {
     /// The rate is known from somewhere else now, or somebody else is the clock: what was found out
     /// so far is forgotten, unless it is of the same declared rate.
     pub fn follow_pace(&mut self, now: Instant, pace: Pace) {
-        self.rate.follow(now, pace, !self.is_half_duplex && self.router.is_none());
+        self.rate.follow(now, pace, self.is_own());
         self.set_rate(now, pace.source().declared_bps());
     }
 
@@ -485,9 +490,7 @@ impl LinkQueue {
     /// Nothing is known of what a link of declared rate carries beside what is declared.
     fn forget_correction(&mut self, now: Instant, pace: Pace) {
         if pace.source().declared_bps().is_some() {
-            let is_own = !self.is_half_duplex && self.router.is_none();
-            self.rate.follow(now, pace.with_controller(Some(UNKNOWN_RATE_CC)), is_own);
-            self.rate.follow(now, pace, is_own);
+            self.rate.forget(now, pace, self.is_own());
         }
     }
 

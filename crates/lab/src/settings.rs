@@ -540,6 +540,14 @@ impl Settings {
     }
 }
 
+/// The settings that these lines make, for tests.
+#[cfg(test)]
+pub(crate) fn parsed(pairs: &[&str]) -> Settings {
+    let mut settings = Settings::default();
+    settings.set_all(pairs.iter().copied()).unwrap();
+    settings
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -18,6 +18,24 @@ fn honest_connections_do_not_notice_liars_and_forgers() {
     assert!(sum.received_bytes > 0);
 }
 
+/// `send-window` promises the source what the congestion window leaves. So the window is never
+/// full, and grew by whether two segments came together: 6.5 s beside liars, 4.9 s without.
+#[test]
+fn a_window_that_is_all_the_source_may_use_grows() {
+    let report = run_seed(1208, Mode::Hostile, None);
+    assert!(report.failure.is_none(), "{report}");
+}
+
+/// A host that plays a gateway says that the link brings a bit a second. Nobody's timers wait hours
+/// for answers: connections were left 2,400 s after it.
+#[test]
+fn no_word_of_a_rate_makes_timers_wait_for_ever() {
+    for seed in [1167, 4781] {
+        let report = run_seed(seed, Mode::Hostile, None);
+        assert!(report.failure.is_none(), "{report}");
+    }
+}
+
 /// One seed, one run.
 #[test]
 fn one_hostile_seed_is_one_run_bit_for_bit() {

@@ -36,7 +36,7 @@ fn gives_way(lost_bytes: u64, segments: u64) -> bool {
         in_recovery: false,
         round_start: true,
     });
-    cc.pacing_rate_bps().is_some()
+    cc.has_given_way()
 }
 
 /// Acknowledgements that arrive at half of 8 Mbit/s, each later than the one before, from this
@@ -70,30 +70,70 @@ fn who_has_waited_for_a_link_that_carries_less_goes_back_to_its_queue() {
         ..Config::default()
     });
     wait(&mut cc, 560);
-    assert!(cc.pacing_rate_bps().is_some(), "something is slow");
+    assert!(cc.has_given_way(), "something is slow");
     cc.set_link_rate(7_950_000, true);
-    assert!(cc.pacing_rate_bps().is_some(), "that is no news");
+    assert!(cc.has_given_way(), "that is no news");
     cc.set_link_rate(4_000_000, true);
-    assert!(cc.pacing_rate_bps().is_none(), "it was the link");
+    assert!(!cc.has_given_way(), "it was the link");
     wait(&mut cc, 700);
-    assert!(cc.pacing_rate_bps().is_none(), "what had been sent before waits still");
+    assert!(!cc.has_given_way(), "what had been sent before waits still");
     let mut other = cc.clone();
     other.draining_rounds = 0;
     wait(&mut other, 560);
-    assert!(other.pacing_rate_bps().is_none(), "others see to so short a queue");
+    assert!(!other.has_given_way(), "others see to so short a queue");
     wait(&mut other, 700);
-    assert!(other.pacing_rate_bps().is_none(), "it comes as fast as the link sends");
+    assert!(!other.has_given_way(), "it comes as fast as the link sends");
     cc.set_link_rate(8_000_000, false);
     cc.draining_rounds = 0;
     // The trains before were far apart, and that is delay that jitters until these go on for long.
     wait(&mut cc, 800);
     wait(&mut cc, 896);
     wait(&mut cc, 992);
-    assert!(cc.pacing_rate_bps().is_some());
+    assert!(cc.has_given_way());
 }
 
 #[test]
 fn the_loss_of_one_large_segment_says_nothing_of_a_bottleneck() {
     assert!(gives_way(28_960, 20), "twenty packets of fifty are more than a link corrupts");
     assert!(!gives_way(26_608, 1));
+}
+
+/// Acknowledgements at the link's rate, 8 Mbit/s, whose RTT varies by up to 40 ms.
+#[test]
+fn delay_that_rises_and_falls_is_no_bottleneck() {
+    let mut cc = KnownRate::new(&Config {
+        kind: Kind::KnownRate,
+        mss: 1448,
+        fixed_rate_bps: Some(8_000_000),
+        ..Config::default()
+    });
+    for n in 0..2_000_u64 {
+        let (now, rtt) = (Instant::from_micros(50_000 + 1_448 * n), 30 + (n / 8 * 7_919) % 41);
+        cc.on_ack(&Ack {
+            now,
+            acked_bytes: 1_448,
+            rtt: Some(Duration::from_millis(rtt)),
+            srtt: Duration::from_millis(rtt),
+            min_rtt: Duration::from_millis(30),
+            in_flight_bytes: 70_000,
+            prior_in_flight_bytes: 70_000,
+            sample: Sample::default(),
+            app_limited: false,
+            in_recovery: false,
+            round_start: n % 48 == 0,
+        });
+        assert!(!cc.has_given_way(), "after {n} acknowledgements");
+    }
+}
+
+#[test]
+fn a_timeout_before_the_first_rtt_was_a_guess() {
+    let config =
+        Config { kind: Kind::KnownRate, mss: 1448, fixed_rate_bps: Some(8_000_000), ..Config::default() };
+    let mut cc = KnownRate::new(&config);
+    cc.on_rto(Instant::from_millis(1_000), 32 * 1_448, 0);
+    assert!(!cc.has_given_way());
+    let mut cc = KnownRate::new(&Config { handshake_rtt: Some(Duration::from_millis(20)), ..config });
+    cc.on_rto(Instant::from_millis(1_000), 32 * 1_448, 0);
+    assert!(cc.has_given_way());
 }

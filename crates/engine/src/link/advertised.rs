@@ -28,6 +28,7 @@ pub struct Advertised {
 struct Said {
     to: Identity,
     advert: Advert,
+    /// 0: a segment was to leave for it, at this time.
     times: u8,
     at: Instant,
 }
@@ -50,19 +51,35 @@ impl Advertised {
         if to == Identity::UNKNOWN || advert.is_empty() {
             return false;
         }
-        let Some(said) = self.said.iter().find(|said| said.to == to) else { return true };
+        let Some(said) = self.said.iter().find(|said| said.to == to && said.times > 0) else { return true };
         let silence = now.since(said.at);
         let again = if said.times < SAID_AT_FIRST { AGAIN_AT_FIRST } else { AGAIN };
         silence >= again || (silence >= CHANGES_APART && advert.is_news_after(&said.advert))
     }
 
-    /// It has never heard anything, and a segment for it alone is worth it. Where there are more
-    /// than can be remembered they wait for what is sent anyway.
-    #[must_use]
-    pub fn is_owed(&self, to: Identity, advert: &Advert) -> bool {
-        self.is_due(Instant::ZERO, to, advert)
-            && !self.said.is_full()
-            && !self.said.iter().any(|said| said.to == to)
+    /// It may not have heard anything yet, and a segment for it alone is worth it, which is to leave
+    /// now: whoever only uploads sends none that has room.
+    /// Where there are more than can be remembered they wait for what is sent anyway, and so does
+    /// what the gateway has said of its own end: it takes that for both directions. What such a
+    /// segment has no room for is tried again, but not with each that comes in.
+    pub fn claim_segment(&mut self, now: Instant, to: Identity, advert: &Advert) -> bool {
+        if to == Identity::UNKNOWN || advert.is_empty() || self.says_the_same(to, advert) {
+            return false;
+        }
+        let is_full = self.said.is_full();
+        match self.said.iter_mut().find(|said| said.to == to) {
+            Some(said) if said.times >= SAID_AT_FIRST || now.since(said.at) < AGAIN_AT_FIRST => return false,
+            Some(said) => said.at = now,
+            None if is_full => return false,
+            None => self.said.push(Said { to, advert: Advert::default(), times: 0, at: now }),
+        }
+        true
+    }
+
+    /// The gateway has said the same of its own end of late.
+    fn says_the_same(&self, who: Identity, advert: &Advert) -> bool {
+        let Some(rounded) = Advert::decode(&advert.encode()) else { return false };
+        self.fresh().any(|heard| heard.by == who && !rounded.is_news_after(&heard.advert))
     }
 
     /// It has been said.
@@ -88,16 +105,17 @@ impl Advertised {
         self.fresh().filter(|h| h.advert.rate.is_some()).max_by_key(|h| h.advert.rate.map(|(bps, _)| bps))
     }
 
-    /// The smallest round trip that one of them says.
+    /// The longest round trip that one of them says. It counts until one is measured: too long it
+    /// makes the first timers patient, and too short it would make a link of satellites near.
     #[must_use]
     pub fn rtt(&self) -> Option<Duration> {
-        self.fresh().filter_map(|h| h.advert.rtt.map(|(rtt, _)| rtt)).min()
+        self.fresh().filter_map(|h| h.advert.rtt.map(|(rtt, _)| rtt)).max()
     }
 
-    /// One of them says that both directions take turns.
+    /// What this one has said of late.
     #[must_use]
-    pub fn is_half_duplex(&self) -> bool {
-        self.fresh().any(|h| h.advert.is_half_duplex)
+    pub fn by(&self, by: Identity) -> Option<Advert> {
+        self.fresh().find(|h| h.by == by).map(|h| h.advert)
     }
 
     fn fresh(&self) -> impl Iterator<Item = Heard> {
@@ -132,7 +150,7 @@ mod tests {
     #[test]
     fn it_is_said_a_few_times_and_then_seldom() {
         let (mut ads, mut said) = (Advertised::default(), Vec::new());
-        assert!(ads.is_owed(HIM, &rate(32_000)));
+        assert!(ads.claim_segment(at(0), HIM, &rate(32_000)));
         for ms in (0..200_000).step_by(10) {
             if ads.is_due(at(ms), HIM, &rate(32_000)) {
                 ads.note_said(at(ms), HIM, rate(32_000));
@@ -140,7 +158,7 @@ mod tests {
             }
         }
         assert_eq!(said, [0, 2, 4, 64, 124, 184]);
-        assert!(!ads.is_owed(HIM, &rate(64_000)), "he hears it with the next segment");
+        assert!(!ads.claim_segment(at(184_500), HIM, &rate(64_000)), "he hears it with the next segment");
         assert!(!ads.is_due(at(184_500), HIM, &rate(64_000)) && ads.is_due(at(185_000), HIM, &rate(64_000)));
         assert!(!ads.is_due(at(185_000), HIM, &rate(33_000)), "that is about the same");
         assert!(
@@ -150,10 +168,32 @@ mod tests {
     }
 
     #[test]
+    fn segments_without_room_for_it_do_not_leave_for_each_that_comes() {
+        let mut ads = Advertised::default();
+        let claimed: Vec<u64> = (0..5_000)
+            .step_by(10)
+            .filter(|ms| {
+                ads.is_due(at(*ms), HIM, &rate(1_000)) && ads.claim_segment(at(*ms), HIM, &rate(1_000))
+            })
+            .collect();
+        assert_eq!(claimed, [0, 2_000, 4_000]);
+    }
+
+    #[test]
+    fn what_both_ends_say_is_worth_no_segment_of_its_own() {
+        let mut ads = Advertised::default();
+        let heard = Advert::decode(&rate(8_000_000).encode());
+        ads.hear(at(0), HIM, heard.unwrap());
+        assert!(!ads.claim_segment(at(1), HIM, &rate(8_000_000)));
+        assert!(ads.is_due(at(1), HIM, &rate(8_000_000)), "it goes with what is sent anyway");
+        assert!(ads.claim_segment(at(2), HIM, &rate(32_000)));
+    }
+
+    #[test]
     fn more_gateways_than_can_be_remembered_are_no_reason_for_segments_of_their_own() {
         let mut ads = Advertised::default();
         for n in 1..=100 {
-            assert_eq!(ads.is_owed(n.into(), &rate(1_000)), n <= GATEWAYS_MAX as u32);
+            assert_eq!(ads.claim_segment(at(0), n.into(), &rate(1_000)), n <= GATEWAYS_MAX as u32);
             ads.note_said(at(0), n.into(), rate(1_000));
             ads.hear(at(0), n.into(), rate(u64::from(n)));
         }
@@ -169,6 +209,7 @@ mod tests {
         ads.hear(at(300_001), 9.into(), rate(2_000));
         assert_eq!(ads.rate().unwrap().advert, rate(2_000), "the other one has gone");
         ads.hear(at(300_002), HIM, Advert { is_half_duplex: true, ..Advert::default() });
-        assert!(ads.is_half_duplex() && ads.rate().unwrap().advert == rate(2_000));
+        assert!(ads.by(HIM).unwrap().is_half_duplex && !ads.by(9.into()).unwrap().is_half_duplex);
+        assert_eq!(ads.rate().unwrap().advert, rate(2_000));
     }
 }

@@ -5,6 +5,7 @@
 use farlink_wire::Duration;
 
 use super::Link;
+use crate::peer::Identity;
 
 /// IP and TCP header with timestamps, IPv4. Bytes.
 const HEADER_BYTES: u64 = 52;
@@ -90,15 +91,15 @@ fn small(number: u64) -> u32 {
 impl Link {
     /// How long the link may be silent and still deliver.
     pub(super) fn patience(&self) -> Duration {
-        let packet = self.packet_time().of_segment(FULL_BYTES);
+        let packet = self.packet_time(None).of_segment(FULL_BYTES);
         self.measured_rtt().unwrap_or_default().max(super::DELIVERS_MIN).max(packet * 2)
     }
 
-    /// How long packets take on it.
+    /// How long packets take on it, to this gateway or to a host.
     #[must_use]
-    pub fn packet_time(&self) -> PacketTime {
-        let rates = (self.rate_in_force_bps(), self.rate_in_bps());
-        PacketTime::new(rates, self.overhead_bytes(), self.is_half_duplex())
+    pub fn packet_time(&self, gateway: Option<Identity>) -> PacketTime {
+        let (brings_bps, is_half_duplex) = self.brings_of(gateway);
+        PacketTime::new((self.rate_in_force_bps(), brings_bps), self.overhead_bytes(), is_half_duplex)
     }
 }
 

@@ -26,6 +26,8 @@ pub struct RateIn {
     pub at: Option<Instant>,
 }
 
+/// An acknowledgement without options, bits.
+const LEAST_ACK_BITS: u64 = 8 * 40;
 /// What an advert adds to a segment, in words of four bytes.
 const ADVERT_OPTION_BYTES: u64 = 8;
 /// Data comes no later than by this for it, milliseconds.
@@ -66,7 +68,7 @@ impl Link {
         let declared = self.way_in.declared_bps.map(|bps| RateIn { bps, source: Source::Declared, at: None });
         let told = || {
             let heard = self.way_in.advertised.rate()?;
-            let bps = heard.advert.rate?.0.max(self.meter.fastest_bps());
+            let bps = heard.advert.rate?.0.max(self.least_in_bps());
             Some(RateIn { bps, source: Source::Told, at: Some(heard.at) })
         };
         let found = || {
@@ -154,10 +156,10 @@ impl Link {
         self.rate_in_force_bps().is_some_and(|bps| bps < least_bps)
     }
 
-    /// It has not heard anything yet, and is worth a segment of its own.
-    #[must_use]
-    pub fn owes_advert(&self, to: Identity) -> bool {
-        !self.are_adverts_dear() && self.way_in.advertised.is_owed(to, &self.advert())
+    /// It has not heard anything yet, and a segment of its own is to leave for it now.
+    pub(crate) fn claim_advert(&mut self, now: Instant, to: Identity) -> bool {
+        let advert = self.advert();
+        !self.are_adverts_dear() && self.way_in.advertised.claim_segment(now, to, &advert)
     }
 
     /// It has been told.
@@ -178,10 +180,25 @@ impl Link {
         self.way_in.advertised.rtt()
     }
 
-    /// Both directions take turns, as the operator says here or at the other end.
-    #[must_use]
-    pub fn is_half_duplex(&self) -> bool {
-        self.is_half_duplex || self.way_in.advertised.is_half_duplex()
+    /// How fast it brings answers of this gateway, bits per second, and whether both directions
+    /// take turns. What a gateway says counts for its own connections: whoever plays one slows down none
+    /// but its own.
+    pub(super) fn brings_of(&self, gateway: Option<Identity>) -> (Option<u64>, bool) {
+        let told = gateway.and_then(|gateway| self.way_in.advertised.by(gateway));
+        let rate_bps = match self.rate_in() {
+            Some(known) if known.source == Source::Told => {
+                told.and_then(|told| told.rate).map(|(bps, _)| self.least_in_bps().max(bps))
+            }
+            known => known.map(|known| known.bps),
+        };
+        (rate_bps, self.is_half_duplex || told.is_some_and(|told| told.is_half_duplex))
+    }
+
+    /// It brings no less than this, bits per second, whoever says so: as much as has been seen to
+    /// come, and an acknowledgement in the shortest round trip.
+    fn least_in_bps(&self) -> u64 {
+        let round_trip_us = self.measured_rtt().map_or(u64::MAX, |rtt| rtt.as_micros() as u64).max(1);
+        self.meter.fastest_bps().max(LEAST_ACK_BITS.saturating_mul(1_000_000) / round_trip_us)
     }
 
     /// The operator says so, or not, from now on.

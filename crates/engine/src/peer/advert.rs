@@ -15,6 +15,8 @@ const HALF_DUPLEX: u8 = 0x10;
 const MANTISSA_BITS: u32 = 11;
 /// A rate that has changed by more than this part (one over it) is advertised anew.
 const NEWS_PARTS: u64 = 16;
+/// No line is slower.
+const RATE_MIN_BPS: u64 = 300;
 /// No round trip is longer.
 const RTT_MAX: Duration = Duration::from_secs(60);
 
@@ -92,8 +94,8 @@ impl Advert {
         out
     }
 
-    /// From such a value; `None`: it is too short. A number without a source, or of zero, says
-    /// nothing.
+    /// From such a value; `None`: it is too short. A number without a source, or that no
+    /// link has, says nothing.
     #[must_use]
     pub fn decode(value: &[u8]) -> Option<Self> {
         let (&[flags, a, b], rest) = value.split_first_chunk::<3>()?;
@@ -106,7 +108,7 @@ impl Advert {
             }
         };
         Some(Self {
-            rate: Source::of(flags).map(|source| (bps, source)).filter(|_| bps > 0),
+            rate: Source::of(flags).map(|source| (bps, source)).filter(|_| bps >= RATE_MIN_BPS),
             rtt,
             is_half_duplex: flags & HALF_DUPLEX != 0,
         })

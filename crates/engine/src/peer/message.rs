@@ -66,16 +66,16 @@ impl Message {
     }
 
     /// As much of it as fits into so many bytes. What can be missed most easily falls away first:
-    /// runs, which the next acknowledgement repeats, then what is known of the link, the report,
-    /// the number of headers, the soft part of the window, the window, the far host's
-    /// acknowledgement.
+    /// runs and the report, which the next acknowledgement brings, then what is known of the link,
+    /// which is said seldom, the number of headers, the soft part of the window, the window, the
+    /// far host's acknowledgement.
     #[must_use]
     pub fn fit(mut self, to: Hello, room_bytes: usize) -> Self {
         while self.encode(to).len() > room_bytes {
             if !self.runs.bytes().is_empty() {
                 self.runs = Runs::default();
-            } else if self.link.take().is_none()
-                && self.arrived.take().is_none()
+            } else if self.arrived.take().is_none()
+                && self.link.take().is_none()
                 && self.shims.take().is_none()
                 && self.soft_window_bytes.take().is_none()
                 && self.window_bytes.take().is_none()

@@ -21,6 +21,8 @@ pub(super) struct Governor {
     paced_until: Option<Instant>,
     /// The congestion window, and not the source or the receiver, stopped it last.
     is_limited: bool,
+    /// The source is promised what the congestion window leaves, and has sent all of that.
+    holds_source: bool,
     /// Where the congestion window stopped it, until that is acknowledged.
     stop: Option<SeqNum>,
     /// An ECN echo counts no more before this is acknowledged.
@@ -41,6 +43,7 @@ impl Governor {
             start_paced_over: None,
             paced_until: None,
             is_limited: false,
+            holds_source: false,
             stop: None,
             cwr_until: None,
             held: None,
@@ -123,9 +126,14 @@ impl Governor {
     pub fn burst_bytes(&self, rate_bps: u64, mss: u32) -> u32 {
         self.pacer.burst_bytes(rate_bps, mss)
     }
-    /// The congestion window, and not the source or the receiver, stopped it last.
+    /// The congestion window, and not the source or the receiver, stopped it last. Or it stops the
+    /// source, which is promised no more.
     pub fn is_limited(&self) -> bool {
-        self.is_limited
+        self.is_limited || self.holds_source
+    }
+    /// The source is promised what the congestion window leaves, and has sent all of that; or not.
+    pub fn hold_source(&mut self, holds: bool) {
+        self.holds_source = holds;
     }
     /// Whether the congestion window has stopped it within the last round trip.
     pub fn is_stopped(&self) -> bool {
@@ -227,6 +235,9 @@ impl Governor {
     /// The controller hears of what an acknowledgement told. Returns whether it holds back more
     /// than the path would.
     pub fn on_ack(&mut self, ack: &Ack) -> bool {
+        if self.holds_source {
+            self.cc.note_used(self.cc.cwnd_bytes());
+        }
         self.cc.on_ack(ack);
         self.cc.holds_back()
     }

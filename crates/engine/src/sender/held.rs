@@ -28,6 +28,10 @@ impl Sender {
     pub fn in_recovery(&self) -> bool {
         !self.governor.is_open()
     }
+    /// The source is promised what the congestion window leaves, and has sent all of that; or not.
+    pub fn hold_source(&mut self, holds: bool) {
+        self.governor.hold_source(holds);
+    }
     /// No congestion window above so many bytes from now on.
     pub fn set_window_limit(&mut self, bytes: u64) {
         self.governor.set_window_limit(bytes);

@@ -8,6 +8,7 @@ use super::silence::Expected;
 use super::{Happened, Purpose, Sender};
 use crate::due::{Deadline, Due};
 use crate::link::{Link, covered};
+use crate::peer::Identity;
 use crate::scoreboard::Sent;
 
 /// A receiver may delay the acknowledgement of a single segment this long (RFC 8985 7.2, Linux
@@ -151,8 +152,8 @@ impl Sender {
 
     /// What its link lets expect. Segments may wait in a queue of others, behind the link, or in it
     /// where its rate is only a guess: a timeout of everything at once says little then, so the
-    /// first segment asks.
-    pub fn expect_of_link(&mut self, link: Option<&Link>) {
+    /// first segment asks. `gateway`: at its other end.
+    pub fn expect_of_link(&mut self, link: Option<&Link>, gateway: Option<Identity>) {
         let kind = self.cc().kind();
         let is_said = kind.is_clocked_by_queue() && link.is_some_and(Link::is_rate_declared);
         // A link that carries less than was said has a queue, too.
@@ -166,14 +167,14 @@ impl Sender {
             is_own,
             is_lossy: is_own && link.is_some_and(Link::is_lossy),
             acks_late_us: acks_late_us(link),
-            packet_time: link.map(Link::packet_time).unwrap_or_default(),
+            packet_time: link.map(|link| link.packet_time(gateway)).unwrap_or_default(),
         };
     }
 
     /// The first of what is under way leaves, and nothing has been heard yet.
-    pub fn expect_late_acks(&mut self, link: Option<&Link>) {
+    pub fn expect_late_acks(&mut self, link: Option<&Link>, gateway: Option<Identity>) {
         self.silence.expected.acks_late_us = acks_late_us(link);
-        self.silence.expected.packet_time = link.map(Link::packet_time).unwrap_or_default();
+        self.silence.expected.packet_time = link.map(|link| link.packet_time(gateway)).unwrap_or_default();
     }
 
     /// Since a timer was set others may have begun to send, and the acknowledgements of all take

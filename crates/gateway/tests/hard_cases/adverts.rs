@@ -129,6 +129,34 @@ fn who_plays_a_gateway_makes_no_link_slower() {
     }
 }
 
+/// Nobody else has spoken yet. Its own answers may be late by what it says, and nobody else's.
+#[test]
+fn what_a_gateway_says_makes_only_its_own_timers_patient() {
+    for lie in ["93 01 0001", "93 11 2963"] {
+        let mut t = linked("");
+        open(&mut t, 5_000, HER);
+        t.play(&format!("drop\n b > . 1 ack 1 <flraw 53 {lie}> {{port 5000}}\n ~1\n drop"));
+        t.play("a > P. 1:101 ack 1\n ~2500");
+        let again = t.take(Host::B).len();
+        assert!(again >= 2, "after {lie}: {again} segments in five round trips");
+    }
+}
+
+/// The first one was lost, and what leaves is full segments of data.
+#[test]
+fn who_only_uploads_says_it_again() {
+    let mut t = linked(HIM);
+    let mut said = 0;
+    for n in 0..80u32 {
+        let at = n * 1_400 + 1;
+        t.play(&format!("drop\n a > . {at}:{} ack 1\n ~100\n drop a", at + 1_400));
+        said += carrying(&mut t, OURS);
+        t.play(&format!("drop\n b > . 1 ack {} <flraw 53>\n ~1", at + 1_400));
+        said += carrying(&mut t, OURS);
+    }
+    assert_eq!(said, 3);
+}
+
 /// At 9,600 bit/s a request would come seven milliseconds later for it: the next acknowledgement
 /// takes it along.
 #[test]

@@ -378,12 +378,7 @@ fn millis(ms: f64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn settings(pairs: &[&str]) -> Settings {
-        let mut settings = Settings::default();
-        settings.set_all(pairs.iter().copied()).unwrap();
-        settings
-    }
+    use crate::settings::parsed as settings;
 
     #[test]
     fn the_link_is_what_the_settings_say() {

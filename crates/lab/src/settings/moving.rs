@@ -138,12 +138,7 @@ mod tests {
     use farlink_wire::time::Duration;
 
     use super::*;
-
-    fn settings(pairs: &[&str]) -> Settings {
-        let mut settings = Settings::default();
-        settings.set_all(pairs.iter().copied()).unwrap();
-        settings
-    }
+    use crate::settings::parsed as settings;
 
     #[test]
     fn what_moves_survives_the_way_to_the_process_of_a_link() {
