@@ -89,7 +89,7 @@ impl RttEstimator {
     /// No answer comes sooner than that. Zero before the first sample.
     ///
     /// Where nobody has said the rate, all samples may have waited behind what left with them. The
-    /// handshake had the line to itself, but its packets are small, so a quarter is the most that is
+    /// handshake had the line to itself. Its packets are small, so a quarter is the most that is
     /// believed to have been waiting.
     #[must_use]
     pub fn soonest(&self) -> Duration {
