@@ -173,7 +173,9 @@ def run_before(program, out, seeds, paths):
                 command = [program, "sim", "run", file, "--repeat", str(repeat), "--threads", "1", "--json", result]
                 done = subprocess.run(command, capture_output=True, text=True, check=False)
                 if not os.path.exists(result):
-                    sys.exit(f"{path['name']} {traffic['name']}: {done.stderr[-500:]}")
+                    # It knows no such link, or no such setting.
+                    print(f"{path['name']}, {traffic['name']}: {done.stderr.strip()[-200:]}", file=sys.stderr)
+                    continue
                 with open(result, encoding="utf-8") as read:
                     ran = json.load(read)["cells"]
             for cell in ran:

@@ -4,8 +4,8 @@ use farlink_wire::Duration;
 
 /// The RTO before the first sample (RFC 6298 2.1).
 pub const RTO_INITIAL: Duration = Duration::from_secs(1);
-/// A handshake's packets of 52 and 60 bytes fit so many times into a full segment. What they took
-/// together bounds what it takes, at whatever rate.
+/// A handshake's packets of 52 and 60 bytes fit so many times into a full segment. So many of its
+/// round trips are the longest that a segment and its answer can take, where both ways are alike.
 const SMALL_IN_SEGMENT: u32 = 14;
 /// Back-off stops doubling here; `rto_max` bounds it anyway.
 const BACKOFF_MAX: u8 = 16;
@@ -89,7 +89,7 @@ impl RttEstimator {
     /// No answer comes sooner than that. Zero before the first sample.
     ///
     /// Where nobody has said the rate, all samples may have waited behind what left with them. The
-    /// handshake had the line to itself, but its packets are small, so a quarter is the most that is
+    /// handshake had the line to itself. Its packets are small, so a quarter is the most that is
     /// believed to have been waiting.
     #[must_use]
     pub fn soonest(&self) -> Duration {
@@ -151,12 +151,12 @@ impl RttEstimator {
         self.expected
     }
     /// When the end of what was sent is asked for (RFC 8985 7.2), before the answer to a single
-    /// segment may be delayed: after two round trips. Before the first sample it is the handshake's,
-    /// and the segment may be that much larger.
+    /// segment may be delayed: after two round trips. Before the first sample it is when a segment
+    /// would have been answered, to judge by the handshake.
     #[must_use]
     pub fn probe_after(&self) -> Option<Duration> {
         let guessed = self.expected.filter(|_| !self.is_certain);
-        self.srtt.map(|srtt| srtt * 2).or(guessed.map(|rtt| rtt * 2 + segment_takes(rtt)))
+        self.srtt.map(|srtt| srtt * 2).or(guessed.map(segment_takes))
     }
     /// Before the first sample this is expected. `is_certain`: the link has a rate that is said, so
     /// that no queue there makes it longer.
@@ -177,7 +177,7 @@ impl RttEstimator {
     }
 }
 
-/// How long a full segment takes at most, where small packets have crossed in such a round trip.
+/// How long a full segment and its answer take at most, where small ones took such a round trip.
 fn segment_takes(rtt: Duration) -> Duration {
     rtt * SMALL_IN_SEGMENT
 }
@@ -223,7 +223,7 @@ mod tests {
         let ms = Duration::from_millis;
         let mut e = RttEstimator::default();
         // Of a line of 9,600 bit/s the first timeout is as ever; of a LAN it is as the hosts'.
-        for (rtt_ms, rto_ms, probe_ms) in [(1, 215, 16), (40, 800, 640), (500, 1_500, 8_000)] {
+        for (rtt_ms, rto_ms, probe_ms) in [(1, 215, 14), (40, 800, 560), (500, 1_500, 7_000)] {
             e.expect(Some(ms(rtt_ms)), false);
             assert_eq!((e.rto(min, max), e.probe_after()), (ms(rto_ms), Some(ms(probe_ms))));
         }
