@@ -14,9 +14,9 @@
 //!   That is a bottleneck almost without a queue.
 //! - A congestion mark, or a time-out of more than a few segments.
 //!
-//! Then CUBIC and BBR take over (`cubic_bbr.rs`), with the rate that the acknowledgements have shown. Where no segment waits
-//! any more it is tried whether the path carries half as much again, and so on up to the link's
-//! rate; after each trial that fails the next one waits twice as long.
+//! Then CUBIC and BBR take over (`cubic_bbr.rs`), with the rate that the acknowledgements have
+//! shown. Where no segment waits any more it is tried whether the path carries half as much again,
+//! and so on up to the link's rate; after each trial that fails the next one waits twice as long.
 
 #[cfg(test)]
 mod tests;

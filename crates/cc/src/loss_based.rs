@@ -125,9 +125,10 @@ impl LossBased {
         }
     }
 
-    /// So much is under way already: slow start goes on from there.
+    /// So much is under way already: slow start is over.
     pub(crate) fn begin_with(&mut self, cwnd_bytes: u64) {
         self.cwnd = cwnd_bytes.clamp(self.initial_window.min(self.limit), self.limit);
+        (self.ssthresh, self.hystart) = (self.cwnd, None);
         self.started = true;
     }
 

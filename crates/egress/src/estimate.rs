@@ -531,14 +531,7 @@ impl RateEstimate {
         if sample.saturated {
             self.full_bps = old;
         }
-        let is_full = sample.saturated || busy;
-        // What arrives is carried, whether the link is full or not.
-        let carried = self.carried_of_late(sample).map(|(bps, _)| self.at_most(bps)).filter(|_| !is_full);
-        if rate > old && (is_full || carried.is_some_and(|bps| bps > old)) {
-            // One report that came by a late timer, and the haste after it, say nothing: two in a
-            // row do.
-            let two = before.filter(|b| b.saturated || busy).map_or(old, |b| b.rate_bps.min(rate));
-            let rate = carried.unwrap_or(two).max(old);
+        if let Some(rate) = self.risen(old, sample, busy, before) {
             self.confirmed_at = now;
             self.rate_bps = Some(rate);
             if !sample.saturated && rate > self.full_bps / 100 * ROOM_PERCENT {
@@ -567,6 +560,23 @@ impl RateEstimate {
             self.follow_moves(now, sample);
         }
         self.steer(now, sample, busy);
+    }
+
+    /// The link carries so much at least, bits per second, which is more than was known, or as much
+    /// as a sample that is higher does not prove. `before`: the sample before this one.
+    fn risen(&self, old: u64, sample: &Sample, busy: bool, before: Option<Sample>) -> Option<u64> {
+        let rate = self.at_most(sample.rate_bps.max(8_000));
+        if rate <= old {
+            return None;
+        }
+        if sample.saturated || busy {
+            // One report that came by a late timer, and the haste after it, say nothing: two in a
+            // row do.
+            let two = before.filter(|b| b.saturated || busy).map_or(old, |b| b.rate_bps.min(rate));
+            return Some(two.max(old));
+        }
+        // What arrives is carried, whether the link is full or not.
+        self.carried_of_late(sample).map(|(bps, _)| self.at_most(bps)).filter(|bps| *bps > old)
     }
 
     /// The sample is kept for a while. Returns the one before it.

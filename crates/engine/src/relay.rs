@@ -124,10 +124,10 @@ impl Relay {
         tx.pace_start(hosts.start(cx.config, cx.links, to).paced_over);
         tx.declare_rtt(link.and_then(Link::rtt_in_force));
         let expected = link.and_then(|link| dst.handshake_rtt().max(link.rtt_in_force()));
-        // A SYN that was repeated may have been too soon: then 3 s (RFC 6298 5.7).
-        let repeated = link.filter(|_| dst.is_handshake_repeated()).map(|_| crate::rtt::RTO_INITIAL);
-        let is_certain = expected.is_some() && link.is_some_and(Link::is_rate_declared);
-        tx.expect_rtt(expected.or(repeated), is_certain);
+        tx.expect_rtt(expected, link.is_some_and(Link::is_rate_declared));
+        if dst.is_handshake_repeated() {
+            tx.note_repeated_syns();
+        }
         Self {
             buffer: SeqBuffer::new(next),
             rx: Receiver::new(next, dst.window_bytes()),

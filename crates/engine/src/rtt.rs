@@ -4,6 +4,8 @@ use farlink_wire::Duration;
 
 /// The RTO before the first sample (RFC 6298 2.1).
 pub const RTO_INITIAL: Duration = Duration::from_secs(1);
+/// The same where a SYN was repeated, and nobody knows whether too soon (RFC 6298 5.7).
+const RTO_AFTER_SYNS: Duration = Duration::from_secs(3);
 /// A handshake's packets of 52 and 60 bytes fit so many times into a full segment. So many of its
 /// round trips are the longest that a segment and its answer can take, where both ways are alike.
 const SMALL_IN_SEGMENT: u32 = 14;
@@ -25,6 +27,8 @@ pub struct RttEstimator {
     backoff: u8,
     /// An answer has come too soon for a repetition since the last sample.
     was_too_soon: bool,
+    /// The handshake repeated a SYN: its time says nothing.
+    were_syns_repeated: bool,
 }
 
 impl Default for RttEstimator {
@@ -39,6 +43,7 @@ impl Default for RttEstimator {
             packets_took_us: 0,
             backoff: 0,
             was_too_soon: false,
+            were_syns_repeated: false,
         }
     }
 }
@@ -142,8 +147,13 @@ impl RttEstimator {
                 let usual = rtt + (rtt * 2).max(min);
                 (usual + segment_takes(rtt)).min(usual.max(RTO_INITIAL))
             }
+            (None, None) if self.were_syns_repeated => RTO_AFTER_SYNS,
             (None, None) => RTO_INITIAL,
         }
+    }
+    /// The handshake repeated a SYN.
+    pub fn note_repeated_syns(&mut self) {
+        self.were_syns_repeated = true;
     }
     /// What is expected before the first sample.
     #[must_use]

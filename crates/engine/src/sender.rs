@@ -267,6 +267,10 @@ impl Sender {
     pub fn expect_rtt(&mut self, rtt: Option<Duration>, is_certain: bool) {
         self.flight.expect_rtt(rtt, is_certain);
     }
+    /// The handshake over the leg repeated a SYN.
+    pub fn note_repeated_syns(&mut self) {
+        self.flight.note_repeated_syns();
+    }
     /// The leg has had this RTT before.
     pub fn remember_rtt(&mut self, rtt: Duration) {
         self.flight.sample_rtt(rtt);

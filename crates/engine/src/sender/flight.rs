@@ -240,6 +240,10 @@ impl Flight {
     pub fn expect_rtt(&mut self, rtt: Option<Duration>, is_certain: bool) {
         self.rtt.expect(rtt, is_certain);
     }
+    /// The handshake repeated a SYN.
+    pub fn note_repeated_syns(&mut self) {
+        self.rtt.note_repeated_syns();
+    }
     /// An RTT that is known from elsewhere.
     pub fn sample_rtt(&mut self, rtt: Duration) {
         self.rtt.sample(rtt, Duration::ZERO);

@@ -6,8 +6,9 @@ use farlink_wire::{Duration, Instant};
 pub(super) const RTO_MIN: Duration = Duration::from_millis(200);
 /// Linux `TCP_RTO_MAX`.
 pub(super) const RTO_MAX: Duration = Duration::from_secs(120);
-/// Linux `TCP_TIMEOUT_INIT`.
-const RTO_INITIAL: Duration = Duration::from_secs(1);
+/// Linux `TCP_TIMEOUT_FALLBACK`: the timeout of data where the handshake repeated a SYN, and so gave
+/// no sample.
+const RTO_FALLBACK: Duration = Duration::from_secs(3);
 /// How long the smallest RTT counts (Linux `tcp_min_rtt_wlen`).
 const MIN_RTT_WINDOW: Duration = Duration::from_secs(300);
 
@@ -74,7 +75,7 @@ impl Rtt {
     #[must_use]
     pub fn rto(&self) -> Duration {
         let base =
-            if self.srtt.is_zero() { RTO_INITIAL } else { self.srtt + Duration::from_secs_f64(self.rttvar) };
+            if self.srtt.is_zero() { RTO_FALLBACK } else { self.srtt + Duration::from_secs_f64(self.rttvar) };
         (base * 2u32.saturating_pow(self.backoff.min(16))).min(RTO_MAX)
     }
 }
@@ -86,7 +87,7 @@ mod tests {
     #[test]
     fn a_steady_path_has_the_least_margin() {
         let mut rtt = Rtt::default();
-        assert_eq!(rtt.rto(), RTO_INITIAL);
+        assert_eq!(rtt.rto(), RTO_FALLBACK);
         for round in 0..100u64 {
             let now = Instant::from_millis(500 * round);
             rtt.sample(now, Duration::from_millis(500), round + 1, round + 1);
