@@ -172,6 +172,28 @@ impl Split<'_> {
         }
     }
 
+    /// Timers that are due towards a host wait where what they wait for may only be late.
+    fn wait_where_it_is_late(&mut self, cx: &Cx<'_>, from: Side) {
+        let Leg { out, peer, addr, .. } = *self.legs.get(from.other());
+        let tx = &mut self.relays.get_mut(from).tx;
+        let link = cx.links.get(out);
+        // Questions send the oldest segment again and again: timers that wait for the last of them
+        // never expire, and packets are never made smaller.
+        let is_asked = link.is_some_and(|link| link.is_silent_alone(addr));
+        let is_said = link.is_some_and(Link::is_rate_declared);
+        let delivers = link.and_then(|link| link.delivers(cx.now));
+        if !is_said
+            && !is_asked
+            && let Some(newest) = delivers
+        {
+            tx.wait_in_line(cx.now, newest);
+        }
+        tx.expect_of_link(link, peer.identity());
+        if !is_asked {
+            tx.wait_for_late_acks(cx.now);
+        }
+    }
+
     /// Its deadline has passed.
     pub fn on_timer(&mut self, cx: &mut Cx<'_>) {
         for side in [Side::A, Side::B] {
@@ -192,14 +214,9 @@ impl Split<'_> {
                 relay.tx.put_off_timers(cx.now);
                 continue;
             }
-            let Leg { out, peer, .. } = *self.legs.get(side.other());
-            let said = cx.links.get(out).is_some_and(Link::is_rate_declared);
-            let delivers = cx.links.get(out).and_then(|link| link.delivers(cx.now));
-            if !said && let Some(newest) = delivers {
-                relay.tx.wait_in_line(cx.now, newest);
-            }
-            relay.tx.expect_of_link(cx.links.get(out), peer.identity());
-            relay.tx.wait_for_late_acks(cx.now);
+            let out = self.legs.get(side.other()).out;
+            self.wait_where_it_is_late(cx, side);
+            let relay = self.relays.get_mut(side);
             let rto = relay.tx.rto();
             let ran = rto.min(cx.now.since(relay.tx.progress_at()));
             let happened = relay.tx.on_timer(cx.now);

@@ -5,7 +5,7 @@ use core::net::IpAddr;
 
 use farlink_wire::{Duration, Instant};
 
-use super::silence::{Expired, Probe};
+use super::silence::{Expired, Probe, are_apart};
 use super::{Link, Links, State, Witness};
 use crate::net::{LinkId, Way};
 
@@ -109,6 +109,12 @@ impl Link {
     #[must_use]
     pub fn silent_host(&self) -> Option<IpAddr> {
         self.silence.host()
+    }
+
+    /// This host is the only one that is silent, and is asked.
+    #[must_use]
+    pub(crate) fn is_silent_alone(&self, host: IpAddr) -> bool {
+        self.silent_host().is_some_and(|alone| !are_apart(alone, host))
     }
 
     /// It is a gateway at its other end that does not answer.

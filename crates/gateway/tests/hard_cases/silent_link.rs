@@ -485,14 +485,19 @@ fn who_plays_a_gateway_and_is_silent_does_not_ask_for_all() {
 /// One gateway, and what is under way to hosts at these addresses, one connection each. All have
 /// answered once.
 fn hosts_behind_a_link(rate_bps: Option<u64>, hosts: &[&str]) -> Script {
-    let mut t = Script::with(|s| s.link = Some(link(rate_bps)));
+    hosts_behind(link(rate_bps), 50, hosts)
+}
+
+/// The same behind any link, with this round trip.
+fn hosts_behind(link: Link, rtt_ms: u32, hosts: &[&str]) -> Script {
+    let mut t = Script::with(|s| s.link = Some(link));
     for (port, to) in PORTS.into_iter().zip(hosts) {
         let of = format!("{{port {port}{to}}}");
         t.play(&format!(
-            "a > S 0 win 65535 <mss 1460,sackOK,ws 7> {of}\n ~50\n drop
+            "a > S 0 win 65535 <mss 1460,sackOK,ws 7> {of}\n ~{rtt_ms}\n drop
              b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7> {of}\n drop
              a > . 1 ack 1 {of}\n drop
-             a > P. 1:101 ack 1 {of}\n ~50\n drop
+             a > P. 1:101 ack 1 {of}\n ~{rtt_ms}\n drop
              b > . 1 ack 101 {of}\n ~10\n drop"
         ));
     }
@@ -520,6 +525,36 @@ fn one_host_alone_is_asked_all_the_time_and_goes_on_at_once() {
         let is_its = !said.is_empty() && said.iter().all(|said| *said == (PORTS[1], 101));
         assert!(is_its, "{rate_bps:?}: the other one goes on at once, {said:?}");
     }
+}
+
+/// Questions to the only host send the oldest segment again and again, and small ones are answered.
+/// The search for the size that gets through goes on meanwhile: acknowledgements that have little
+/// room on the way back do not put off its timers for ever.
+#[test]
+fn the_search_for_smaller_packets_goes_on_while_one_host_is_asked() {
+    let mut t = hosts_behind(Link { rate_in_bps: Some(32_000), ..link(Some(8_000_000)) }, 500, &[""]);
+    t.play(&format!("a > P. 101:1561 ack 1 {{port {}}}\n drop", PORTS[0]));
+    // It answers late: each time the next question has left just before.
+    let (mut is_asked, mut due, mut least) = (false, None, usize::MAX);
+    let end = t.now() + Duration::from_secs(20);
+    while t.now() < end {
+        t.play("~5");
+        for seen in t.take(Host::B) {
+            if seen.payload.is_empty() {
+                is_asked = true;
+            } else if seen.seq == 101 {
+                least = least.min(seen.payload.len());
+                if std::mem::take(&mut is_asked) {
+                    due = Some(t.now() + Duration::from_millis(10));
+                }
+            }
+        }
+        if due.take_if(|at| *at <= t.now()).is_some() {
+            t.send(Host::B, &format!(". 1 ack 101 {{port {}}}", PORTS[0]));
+            t.take(Host::A);
+        }
+    }
+    assert!(least <= 552 - 40, "{least} bytes at least");
 }
 
 /// A host that is off is not asked for ever as often as a link, where others are answered.
