@@ -26,18 +26,30 @@ pub(crate) struct CubicBbr {
     bbr: Bbr,
     /// The last round trip shows that packets wait somewhere.
     waits: bool,
+    /// BBR's window alone counts: its rate is known, and delay that hardly varies shows a queue.
+    is_bbr_alone: bool,
 }
 
 impl CubicBbr {
     pub(crate) fn new(config: &Config) -> Self {
         let of = |kind| Config { kind, ..*config };
-        Self { cubic: LossBased::new(&of(Kind::Cubic)), bbr: Bbr::new(&of(Kind::Bbr)), waits: false }
+        Self {
+            cubic: LossBased::new(&of(Kind::Cubic)),
+            bbr: Bbr::new(&of(Kind::Bbr)),
+            waits: false,
+            is_bbr_alone: false,
+        }
     }
 
     /// Where something has been carried already, at this rate, bits per second: BBR goes on from
-    /// there, and CUBIC begins with what is under way then.
-    pub(crate) fn resume(config: &Config, now: Instant, rate_bps: u64, min_rtt: Duration) -> Self {
-        let mut new = Self::new(config);
+    /// there, and CUBIC begins with what is under way then. Where delay does not vary BBR is alone.
+    pub(crate) fn resume(
+        config: &Config,
+        now: Instant,
+        (rate_bps, min_rtt): (u64, Duration),
+        delay_varies: bool,
+    ) -> Self {
+        let mut new = Self { is_bbr_alone: !delay_varies, ..Self::new(config) };
         new.bbr = Bbr::resume(&Config { kind: Kind::Bbr, ..*config }, now, rate_bps, min_rtt);
         new.cubic.begin_with(new.bbr.cwnd() / 2);
         new
@@ -61,7 +73,7 @@ impl CubicBbr {
     }
 
     pub(crate) fn on_lost(&mut self, lost: &Lost) {
-        if self.waits {
+        if self.waits || self.is_bbr_alone {
             self.bbr.on_lost(lost);
         }
     }
@@ -97,20 +109,20 @@ impl CubicBbr {
     }
 
     pub(crate) fn cwnd(&self) -> u64 {
-        self.cubic.cwnd().max(self.bbr.cwnd())
+        if self.is_bbr_alone { self.bbr.cwnd() } else { self.cubic.cwnd().max(self.bbr.cwnd()) }
     }
 
     /// CUBIC goes by acknowledgements, as hosts do.
     pub(crate) fn pacing_rate_bps(&self) -> Option<u64> {
-        self.bbr.pacing_rate_bps().filter(|_| self.bbr.cwnd() > self.cubic.cwnd())
+        self.bbr.pacing_rate_bps().filter(|_| self.is_bbr_alone || self.bbr.cwnd() > self.cubic.cwnd())
     }
 
     pub(crate) fn in_startup(&self) -> bool {
-        self.cubic.in_slow_start() || self.bbr.in_startup()
+        self.bbr.in_startup() || (!self.is_bbr_alone && self.cubic.in_slow_start())
     }
 
     pub(crate) fn is_probing_rtt(&self) -> bool {
-        self.bbr.is_probing_rtt() && self.bbr.cwnd() >= self.cubic.cwnd()
+        self.bbr.is_probing_rtt() && (self.is_bbr_alone || self.bbr.cwnd() >= self.cubic.cwnd())
     }
 
     /// What has been carried of late, bits per second.

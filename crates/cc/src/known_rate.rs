@@ -14,8 +14,8 @@
 //!   That is a bottleneck almost without a queue.
 //! - A congestion mark, or a time-out of more than a few segments.
 //!
-//! Then CUBIC and BBR take over (`cubic_bbr.rs`), with the rate that the acknowledgements have
-//! shown. Where no segment waits any more it is tried whether the path carries half as much again,
+//! Then BBR takes over with the rate that the acknowledgements have shown, and CUBIC beside it where
+//! delay varies (`cubic_bbr.rs`). Where no segment waits any more it is tried whether the path carries half as much again,
 //! and so on up to the link's rate; after each trial that fails the next one waits twice as long.
 
 #[cfg(test)]
@@ -592,7 +592,9 @@ impl KnownRate {
             self.patience_rounds = (self.patience_rounds * 2).min(TRIAL_ROUNDS_MAX);
         }
         let bbr = match self.base {
-            Some(base) if rate > 0 => CubicBbr::resume(&self.config, now, rate, base),
+            Some(base) if rate > 0 => {
+                CubicBbr::resume(&self.config, now, (rate, base), self.spread() > QUEUE_MIN)
+            }
             // Nothing has arrived yet.
             _ => CubicBbr::new(&Config {
                 initial_window_segments: self.config.initial_window_segments.min(FEW_SEGMENTS as u32),

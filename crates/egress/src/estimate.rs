@@ -575,8 +575,10 @@ impl RateEstimate {
             let two = before.filter(|b| b.saturated || busy).map_or(old, |b| b.rate_bps.min(rate));
             return Some(two.max(old));
         }
-        // What arrives is carried, whether the link is full or not.
-        self.carried_of_late(sample).map(|(bps, _)| self.at_most(bps)).filter(|bps| *bps > old)
+        // What arrives is carried, whether the link is full or not. Where it is only a little more,
+        // it may have come in a bunch.
+        let carried = self.carried_of_late(sample).map(|(bps, _)| self.at_most(bps));
+        carried.filter(|bps| *bps > old / 4 * 5)
     }
 
     /// The sample is kept for a while. Returns the one before it.
