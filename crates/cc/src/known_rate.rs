@@ -14,9 +14,10 @@
 //!   That is a bottleneck almost without a queue.
 //! - A congestion mark, or a time-out of more than a few segments.
 //!
-//! Then BBR takes over with the rate that the acknowledgements have shown, and CUBIC beside it where
-//! delay varies (`cubic_bbr.rs`). Where no segment waits any more it is tried whether the path carries half as much again,
-//! and so on up to the link's rate; after each trial that fails the next one waits twice as long.
+//! Then BBR takes over with the rate that the acknowledgements have shown, and CUBIC beside it
+//! where delay varies (`cubic_bbr.rs`). Where no segment waits any more it is tried whether the
+//! path carries half as much again, and so on up to the link's rate; after each trial that fails
+//! the next one waits twice as long.
 
 #[cfg(test)]
 mod tests;
@@ -50,6 +51,8 @@ const MUCH_GROWTH: Duration = Duration::from_millis(40);
 const SPREAD_DIFFERENCES: u32 = 8;
 /// The mean difference follows the newest one by this part (one over it), once so many are known.
 const DIFFERENCES: u32 = 8;
+/// After so many it is known at all.
+const DIFFERENCES_MIN: u32 = 2;
 /// What the RTT has beyond the smallest one, and is no bottleneck's, is at most as much as that and
 /// this.
 const LATER_MAX: Duration = Duration::from_millis(50);
@@ -194,7 +197,7 @@ impl Jitter {
     }
 
     fn is_known(&self) -> bool {
-        self.seen == DIFFERENCES
+        self.seen >= DIFFERENCES_MIN
     }
 }
 
@@ -454,11 +457,16 @@ impl KnownRate {
     /// Where an RTT begins to show a queue.
     fn queue_from(&self) -> Option<Duration> {
         // The smallest RTT may be that of a small packet.
-        let packet = u128::from(self.config.mss) * 8 * SECOND_NS / u128::from(self.link_bps.max(1));
-        let packet = Duration::from_nanos(u64::try_from(packet).unwrap_or(u64::MAX));
+        let packet = self.packet_time(self.link_bps);
         let late = self.config.acks_wait;
         let parts = if self.is_watched { WATCHED_QUEUE_PARTS } else { QUEUE_PARTS };
         self.base.map(|base| base + (base / parts).max(QUEUE_MIN).max(self.spread()) + packet + late)
+    }
+
+    /// How long a segment takes at this rate.
+    fn packet_time(&self, rate_bps: u64) -> Duration {
+        let ns = u128::from(self.config.mss) * 8 * SECOND_NS / u128::from(rate_bps.max(1));
+        Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
     }
 
     /// How much RTTs vary from train to train.
@@ -529,7 +537,9 @@ impl KnownRate {
         waiting.end = shown.end;
         let grown = shown.end.rtt.saturating_sub(waiting.begin.rtt);
         let much = MUCH_GROWTH + spread;
-        if self.jitter.is_known() && grown > much && shown.end.rate_bps_since(&waiting.begin) < sent_at / 2 {
+        // Before anybody knows how much it varies it takes twice as much.
+        let much = if self.jitter.is_known() { much } else { 2 * much };
+        if grown > much && shown.end.rate_bps_since(&waiting.begin) < sent_at / 2 {
             return true;
         }
         // Who waits and is lost has found a full buffer.
@@ -593,7 +603,8 @@ impl KnownRate {
         }
         let bbr = match self.base {
             Some(base) if rate > 0 => {
-                CubicBbr::resume(&self.config, now, (rate, base), self.spread() > QUEUE_MIN)
+                let packets = 2 * self.packet_time(rate);
+                CubicBbr::resume(&self.config, now, (rate, base), self.spread() > QUEUE_MIN.max(packets))
             }
             // Nothing has arrived yet.
             _ => CubicBbr::new(&Config {

@@ -511,7 +511,10 @@ impl Engine {
         let shown_b = a.window_bytes().min(h.shown_bytes.unwrap_or(u16::MAX).into());
         let shown_a = answer.b.window_bytes().min(answer.shown_bytes.unwrap_or(u16::MAX).into());
         // The answer went on when it came; this is what came back.
-        a.note_handshake(h.answered_once.then(|| now.since(answer.b.heard_at())));
+        a.note_handshake(match h.answered_once {
+            true => crate::leg::Handshake::Took(now.since(answer.b.heard_at())),
+            false => crate::leg::Handshake::Repeated,
+        });
         a.hear(now, s);
         a.via = via;
         let mut legs = Pair { a, b: answer.b.clone() };

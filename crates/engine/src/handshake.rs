@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 
 use crate::config::Class;
 use crate::kept::Kept;
-use crate::leg::{Agreed, Leg};
+use crate::leg::{Agreed, Handshake, Leg};
 use crate::net::IfaceId;
 use crate::peer::{Hello, Peer};
 use crate::rules::{Decision, Moved};
@@ -424,8 +424,12 @@ impl SynCache {
         let mut b = Leg::new(now, s, via);
         // Of a SYN that was repeated nobody knows which one this answers (RFC 6298 section 3,
         // Karn).
-        let is_first = h.syns == 1 && h.answer.is_none() && !h.has_waited;
-        b.note_handshake(is_first.then(|| now.since(h.a.heard_at())));
+        let is_first = h.syns == 1 && h.answer.is_none();
+        b.note_handshake(match (is_first, h.has_waited) {
+            (_, true) => Handshake::Unknown,
+            (true, false) => Handshake::Took(now.since(h.a.heard_at())),
+            (false, false) => Handshake::Repeated,
+        });
         h.answered_once = h.answer.is_none();
         if window_scale {
             b.window_scale = o.window_scale.unwrap_or(0);

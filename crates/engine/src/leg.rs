@@ -14,6 +14,18 @@ use crate::side::Pair;
 /// TS.Recent of a host that was silent for longer is worth nothing (RFC 7323 section 5.5).
 const STAMP_LIFE: Duration = Duration::from_secs(24 * 24 * 3600);
 
+/// What a handshake tells of the round trip over a leg, and what lies behind it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Handshake {
+    /// Nothing.
+    #[default]
+    Unknown,
+    /// A SYN was repeated: nobody knows which one was answered (RFC 6298 section 3, Karn).
+    Repeated,
+    /// So long.
+    Took(Duration),
+}
+
 /// A host, and the leg towards it.
 #[derive(Clone, Debug)]
 pub struct Leg {
@@ -60,8 +72,7 @@ pub struct Leg {
     srtt: Option<Duration>,
     /// Round trip of the handshake over this leg and what lies behind it; `None`: not known, or its
     /// SYN was repeated.
-    handshake_rtt: Option<Duration>,
-    is_handshake_repeated: bool,
+    handshake: Handshake,
     /// Its newest window, in bytes.
     window_bytes: u32,
     /// Where the window ends that a gateway on this leg told last.
@@ -135,8 +146,7 @@ impl Leg {
             by_routers: false,
             in_shims: false,
             srtt: None,
-            handshake_rtt: None,
-            is_handshake_repeated: false,
+            handshake: Handshake::default(),
             window_bytes: u32::from(s.window),
             told_edge: None,
             soft_edge: None,
@@ -280,17 +290,19 @@ impl Leg {
     /// SYN was repeated.
     #[must_use]
     pub fn handshake_rtt(&self) -> Option<Duration> {
-        self.handshake_rtt
+        match self.handshake {
+            Handshake::Took(rtt) => Some(rtt),
+            Handshake::Unknown | Handshake::Repeated => None,
+        }
     }
     /// A SYN was repeated: nobody knows which one was answered.
     #[must_use]
     pub fn is_handshake_repeated(&self) -> bool {
-        self.is_handshake_repeated
+        self.handshake == Handshake::Repeated
     }
-    /// The handshake took so long from here. `None`: its SYN was repeated.
-    pub fn note_handshake(&mut self, rtt: Option<Duration>) {
-        self.handshake_rtt = rtt;
-        self.is_handshake_repeated = rtt.is_none();
+    /// The handshake is over, from here.
+    pub fn note_handshake(&mut self, handshake: Handshake) {
+        self.handshake = handshake;
     }
 
     /// Bytes of IP and TCP header without options towards this host.
@@ -323,8 +335,7 @@ impl Leg {
             by_routers: false,
             in_shims: false,
             srtt: None,
-            handshake_rtt: None,
-            is_handshake_repeated: false,
+            handshake: Handshake::default(),
             window_bytes: 0,
             told_edge: None,
             soft_edge: None,

@@ -57,11 +57,11 @@ impl Advertised {
         silence >= again || (silence >= CHANGES_APART && advert.is_news_after(&said.advert))
     }
 
-    /// It may not have heard anything yet, and a segment for it alone is worth it, which is to leave
-    /// now: whoever only uploads sends none that has room.
-    /// Where there are more than can be remembered they wait for what is sent anyway, and so does
-    /// what the gateway has said of its own end: it takes that for both directions. What such a
-    /// segment has no room for is tried again, but not with each that comes in.
+    /// It may not have heard anything yet, and a segment for it alone is worth it, which is to
+    /// leave now: whoever only uploads sends none that has room. Where there are more than can be
+    /// remembered they wait for what is sent anyway, and so does what the gateway has said of its
+    /// own end: it takes that for both directions. What such a segment has no room for is tried
+    /// again, but not with each that comes in.
     pub fn claim_segment(&mut self, now: Instant, to: Identity, advert: &Advert) -> bool {
         if to == Identity::UNKNOWN || advert.is_empty() || self.says_the_same(to, advert) {
             return false;
@@ -69,7 +69,8 @@ impl Advertised {
         let is_full = self.said.is_full();
         match self.said.iter_mut().find(|said| said.to == to) {
             Some(said) if said.times >= SAID_AT_FIRST || now.since(said.at) < AGAIN_AT_FIRST => return false,
-            Some(said) => said.at = now,
+            Some(said) if said.times == 0 => said.at = now,
+            Some(_) => {}
             None if is_full => return false,
             None => self.said.push(Said { to, advert: Advert::default(), times: 0, at: now }),
         }

@@ -175,7 +175,7 @@ fn what_the_link_loses_is_repeated_by_the_gateway() {
          b < P. 101:201
          a > P. 201:301 ack 1
          b < P. 201:301
-         +20
+         +5
          b > . 1 ack 1 <sack 101:301>
          ~60
          b < . 1:101
@@ -250,7 +250,7 @@ fn what_makes_no_progress_is_left_to_its_hosts() {
         s.config.timers.user_timeout = Duration::from_secs(60);
     });
     t.open();
-    t.play("a > P. 1:101 ack 1\n b < P. 1:101\n ~100s\n drop b\n quiet");
+    t.play("a > P. 1:101 ack 1\n b < P. 1:101\n ~110s\n drop b\n quiet");
     t.assert(t.status().custody_bytes == 0, "given back");
     // End to end from now on.
     t.play("a > P. 1:101 ack 1\n b < P. 1:101 ack 1\n b > . 1 ack 101\n a < . 1 ack 101\n +1000\n quiet");

@@ -207,7 +207,8 @@ fn an_outage_does_not_make_segments_small() {
          ~10",
     );
     let sizes = Receiver::new(101).put(&t.take(Host::B));
-    assert_eq!(sizes, [1460, 1460]);
+    // In a script the handshake takes no time, and what is not answered is repeated as soon.
+    assert!(sizes.len() >= 2 && sizes.iter().all(|size| *size == 1460), "{sizes:?}");
 }
 
 #[test]

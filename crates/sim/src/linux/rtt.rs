@@ -6,8 +6,8 @@ use farlink_wire::{Duration, Instant};
 pub(super) const RTO_MIN: Duration = Duration::from_millis(200);
 /// Linux `TCP_RTO_MAX`.
 pub(super) const RTO_MAX: Duration = Duration::from_secs(120);
-/// Linux `TCP_TIMEOUT_FALLBACK`: the timeout of data where the handshake repeated a SYN, and so gave
-/// no sample.
+/// Linux `TCP_TIMEOUT_FALLBACK`: the timeout of data where the handshake repeated a SYN, and so
+/// gave no sample.
 const RTO_FALLBACK: Duration = Duration::from_secs(3);
 /// How long the smallest RTT counts (Linux `tcp_min_rtt_wlen`).
 const MIN_RTT_WINDOW: Duration = Duration::from_secs(300);
