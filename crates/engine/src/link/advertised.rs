@@ -26,6 +26,8 @@ pub struct Advertised {
 
 #[derive(Clone, Copy, Debug)]
 struct Said {
+    /// When a segment of its own was to leave for it last.
+    claimed_at: Instant,
     to: Identity,
     advert: Advert,
     /// 0: a segment was to leave for it, at this time.
@@ -68,11 +70,13 @@ impl Advertised {
         }
         let is_full = self.said.is_full();
         match self.said.iter_mut().find(|said| said.to == to) {
-            Some(said) if said.times >= SAID_AT_FIRST || now.since(said.at) < AGAIN_AT_FIRST => return false,
-            Some(said) if said.times == 0 => said.at = now,
-            Some(_) => {}
+            Some(said) if said.times >= SAID_AT_FIRST => return false,
+            Some(said) if now.since(said.at.max(said.claimed_at)) < AGAIN_AT_FIRST => return false,
+            Some(said) => said.claimed_at = now,
             None if is_full => return false,
-            None => self.said.push(Said { to, advert: Advert::default(), times: 0, at: now }),
+            None => {
+                self.said.push(Said { to, advert: Advert::default(), times: 0, at: now, claimed_at: now })
+            }
         }
         true
     }
@@ -87,7 +91,10 @@ impl Advertised {
     pub fn note_said(&mut self, now: Instant, to: Identity, advert: Advert) {
         let before = self.said.iter().position(|said| said.to == to).map(|place| self.said.remove(place));
         let times = before.filter(|said| !advert.is_news_after(&said.advert)).map_or(0, |said| said.times);
-        push_newest(&mut self.said, Said { to, advert, times: times.saturating_add(1), at: now });
+        push_newest(
+            &mut self.said,
+            Said { to, advert, times: times.saturating_add(1), at: now, claimed_at: now },
+        );
     }
 
     /// A gateway that is heard on a connection over the link has said it. Returns whether that
