@@ -167,7 +167,8 @@ fn a_hole_is_told_when_the_far_host_has_reached_it() {
 /// The far host's duplicate acknowledgements are about the link, and are answered by the gateway.
 #[test]
 fn what_the_link_loses_is_repeated_by_the_gateway() {
-    let mut t = custody();
+    let mut t = Script::with(in_custody);
+    t.open_in(50);
     t.play(
         "a > P. 1:101 ack 1
          b < P. 1:101
@@ -175,7 +176,7 @@ fn what_the_link_loses_is_repeated_by_the_gateway() {
          b < P. 101:201
          a > P. 201:301 ack 1
          b < P. 201:301
-         +5
+         +20
          b > . 1 ack 1 <sack 101:301>
          ~60
          b < . 1:101
@@ -249,8 +250,8 @@ fn what_makes_no_progress_is_left_to_its_hosts() {
         in_custody(s);
         s.config.timers.user_timeout = Duration::from_secs(60);
     });
-    t.open();
-    t.play("a > P. 1:101 ack 1\n b < P. 1:101\n ~110s\n drop b\n quiet");
+    t.open_in(50);
+    t.play("a > P. 1:101 ack 1\n b < P. 1:101\n ~100s\n drop b\n quiet");
     t.assert(t.status().custody_bytes == 0, "given back");
     // End to end from now on.
     t.play("a > P. 1:101 ack 1\n b < P. 1:101 ack 1\n b > . 1 ack 101\n a < . 1 ack 101\n +1000\n quiet");

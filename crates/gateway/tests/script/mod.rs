@@ -260,6 +260,15 @@ impl Script {
         self.open_with(USUAL, USUAL);
     }
 
+    /// The same, where each host answers after so many milliseconds.
+    #[track_caller]
+    pub fn open_in(&mut self, answers_ms: u32) {
+        self.play(&format!(
+            "a > S 0 win 65535 {USUAL}\n ~{answers_ms}\n drop b\n b > S. 0 ack 1 win 65535 {USUAL}
+             ~{answers_ms}\n drop a\n a > . 1 ack 1\n drop b"
+        ));
+    }
+
     /// The handshake with these options; the windows are 65,535 bytes.
     #[track_caller]
     pub fn open_with(&mut self, a: &str, b: &str) {
