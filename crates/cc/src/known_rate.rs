@@ -593,7 +593,7 @@ impl KnownRate {
         much && (lossy || lost.saturating_mul(100) > sent.saturating_mul(LOSS_PERCENT))
     }
 
-    /// They go on from what has arrived.
+    /// BBR goes on from what has arrived, and CUBIC beside it where delay varies.
     fn give_way(&mut self, now: Instant) {
         let seen = self.waiting.map(|w| w.end.rate_bps_since(&w.middle.unwrap_or(w.begin)));
         let rate = seen.unwrap_or(self.arrived_bps);

@@ -531,7 +531,7 @@ impl RateEstimate {
         if sample.saturated {
             self.full_bps = old;
         }
-        if let Some(rate) = self.risen(old, sample, busy, before) {
+        if let Some(rate) = self.risen((old, rate), sample, busy, before) {
             self.confirmed_at = now;
             self.rate_bps = Some(rate);
             if !sample.saturated && rate > self.full_bps / 100 * ROOM_PERCENT {
@@ -562,15 +562,21 @@ impl RateEstimate {
         self.steer(now, sample, busy);
     }
 
-    /// The link carries so much at least, bits per second, which is more than was known, or as much
-    /// as a sample that is higher does not prove. `before`: the sample before this one.
-    fn risen(&self, old: u64, sample: &Sample, busy: bool, before: Option<Sample>) -> Option<u64> {
-        let rate = self.at_most(sample.rate_bps.max(8_000));
+    /// What the link carries at least by a sample of more than the old rate, bits per second: the
+    /// old rate where one alone does not prove it. `None`: it shows no more. `rate`: the sample's.
+    /// `before`: the one before it.
+    fn risen(
+        &self,
+        (old, rate): (u64, u64),
+        sample: &Sample,
+        busy: bool,
+        before: Option<Sample>,
+    ) -> Option<u64> {
         if rate <= old {
             return None;
         }
         if sample.saturated || busy {
-            // One report that came by a late timer, and the haste after it, say nothing: two in a
+            // One report that came by a late timer, and the burst after it, prove nothing: two in a
             // row do.
             let two = before.filter(|b| b.saturated || busy).map_or(old, |b| b.rate_bps.min(rate));
             return Some(two.max(old));

@@ -243,10 +243,9 @@ impl Hosts<'_> {
     /// Eight times the bandwidth-delay product where a link is known, within the configured bound,
     /// or twice the product where that is more and the bound is the usual one: repetitions that are
     /// lost, too, keep most of it waiting. No more out of a link, of what it carries in a round
-    /// trip
-    /// of the whole way: hosts take acknowledgements as old as their windows (RFC 5961 section 5).
-    /// And twice what it carries while acknowledgements wait for a
-    /// slow way back: so much is under way then (`known_rate.rs` of `cc`).
+    /// trip of the whole way: hosts take acknowledgements as old as their windows (RFC 5961
+    /// section 5). And twice what it carries while acknowledgements wait for a slow way back: so
+    /// much is under way then (`known_rate.rs` of `cc`).
     pub(crate) fn relay_limit(&self, config: &Config, links: &Links, to: Side) -> u32 {
         let max = config.limits.relay_bytes;
         let measured = |side: Side| {

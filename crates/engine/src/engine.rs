@@ -17,6 +17,7 @@ use crate::fate::Fate;
 use crate::flow::Flow;
 use crate::flow_id::FlowId;
 use crate::handshake::{Answer, HalfOpen, Step, SynCache};
+use crate::leg::Handshake;
 use crate::link::{LinkReport, Links};
 use crate::net::{IfaceId, Way};
 use crate::peer::{Hello, Peer, insert_farlink};
@@ -512,8 +513,8 @@ impl Engine {
         let shown_a = answer.b.window_bytes().min(answer.shown_bytes.unwrap_or(u16::MAX).into());
         // The answer went on when it came; this is what came back.
         a.note_handshake(match h.answered_once {
-            true => crate::leg::Handshake::Took(now.since(answer.b.heard_at())),
-            false => crate::leg::Handshake::Repeated,
+            true => Handshake::Took(now.since(answer.b.heard_at())),
+            false => Handshake::Repeated,
         });
         a.hear(now, s);
         a.via = via;

@@ -70,8 +70,7 @@ pub struct Leg {
     pub(crate) in_shims: bool,
     /// Remembered RTT of this leg, for when a dormant flow wakes.
     srtt: Option<Duration>,
-    /// Round trip of the handshake over this leg and what lies behind it; `None`: not known, or its
-    /// SYN was repeated.
+    /// What the handshake has told of it.
     handshake: Handshake,
     /// Its newest window, in bytes.
     window_bytes: u32,

@@ -11,7 +11,7 @@ fn delivered(kind: Kind, loss_ppm: u64) -> u64 {
     net.delivered_in(secs(100))[0]
 }
 
-/// A loss while nothing waits says nothing of a bottleneck: version 1 of BBR, which hosts have,
+/// A loss without a queue is no sign of congestion: version 1 of BBR, which hosts have,
 /// fills such a link, and version 3 alone gives way from 2 % on.
 #[test]
 fn random_losses_leave_the_link_full() {

@@ -26,13 +26,13 @@ pub struct Advertised {
 
 #[derive(Clone, Copy, Debug)]
 struct Said {
-    /// When a segment of its own was to leave for it last.
-    claimed_at: Instant,
     to: Identity,
     advert: Advert,
-    /// 0: a segment was to leave for it, at this time.
+    /// So often. 0: only a segment was to leave for it.
     times: u8,
     at: Instant,
+    /// When a segment of its own was to leave for it last.
+    claimed_at: Instant,
 }
 
 /// What a gateway has advertised, and when.
