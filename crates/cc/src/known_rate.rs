@@ -52,7 +52,7 @@ const SPREAD_DIFFERENCES: u32 = 8;
 /// The mean difference follows the newest one by this part (one over it), once so many are known.
 const DIFFERENCES: u32 = 8;
 /// After so many it is known at all.
-const DIFFERENCES_MIN: u32 = 2;
+const DIFFERENCES_MIN: u32 = 4;
 /// What the RTT has beyond the smallest one, and is no bottleneck's, is at most as much as that and
 /// this.
 const LATER_MAX: Duration = Duration::from_millis(50);
