@@ -219,8 +219,8 @@ impl Controller {
         match &self.0 {
             State::LossBased(c) => c.pacing_rate_bps(srtt),
             State::Bbr(c) => c.pacing_rate_bps(),
-            State::CubicBbr(c) => c.pacing_rate_bps(),
-            State::KnownRate(c) => c.pacing_rate_bps(),
+            State::CubicBbr(c) => c.pacing_rate_bps(srtt),
+            State::KnownRate(c) => c.pacing_rate_bps(srtt),
             State::Xcp(c) => c.pacing_rate_bps(),
             State::Fixed(c) => c.rate_bps(),
         }

@@ -4,7 +4,8 @@
 //! There the connection is to be no slower than its hosts would be alone, whichever of the two they
 //! use. CUBIC begins without BBR's pauses and keeps a link full whose rate moves. BBR goes on where
 //! packets are lost at random, or their delay jitters. Neither knows of the other one: each goes by
-//! the acknowledgements of all that is sent.
+//! the acknowledgements of all that is sent. What short queues lose by a window that left at once,
+//! at the beginning, says nothing to BBR.
 //!
 //! BBR version 3 gives way from 2 % of loss on, version 1, which hosts have, does not. A loss while
 //! nothing waits is not for want of room, so it is kept from BBR. One that comes while round trips
@@ -18,6 +19,14 @@ use crate::loss_based::LossBased;
 
 /// A round trip that is longer than the shortest one by more than this part shows a queue.
 const QUEUE_PARTS: u32 = 8;
+/// And so does one that is longer by this.
+const QUEUE_MAX: Duration = Duration::from_millis(15);
+/// Round trips after a burst in which its losses are found.
+const BURST_ROUNDS: u32 = 2;
+/// A window of this size, at least, is paced in slow start, too.
+const UNPACED_BYTES_MAX: u64 = 256 * 1024;
+/// On shorter round trips timers are too coarse to pace.
+const PACED_RTT_MIN: Duration = Duration::from_millis(2);
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -27,13 +36,16 @@ pub(crate) struct CubicBbr {
     bbr: Bbr,
     /// The last round trip shows that packets wait somewhere.
     waits: bool,
+    /// In so many round trips there may still be lost what has left without a pace: a short queue
+    /// overflows then at any rate.
+    bursts: u32,
 }
 
 impl CubicBbr {
     pub(crate) fn new(config: &Config) -> Self {
         let of = |kind| Config { kind, ..*config };
         let cubic = Some(LossBased::new(&of(Kind::Cubic)));
-        Self { cubic, bbr: Bbr::new(&of(Kind::Bbr)), waits: false }
+        Self { cubic, bbr: Bbr::new(&of(Kind::Bbr)), waits: false, bursts: 0 }
     }
 
     /// Where something has been carried already, at this rate, bits per second: BBR goes on from
@@ -50,7 +62,7 @@ impl CubicBbr {
             cubic.begin_with(bbr.cwnd() / 2);
             cubic
         });
-        Self { cubic, bbr, waits: false }
+        Self { cubic, bbr, waits: false, bursts: 0 }
     }
 
     pub(crate) fn on_sent(&mut self, now: Instant, bytes: u64, in_flight: u64, app_limited: bool) {
@@ -68,16 +80,23 @@ impl CubicBbr {
 
     pub(crate) fn on_ack(&mut self, ack: &Ack) {
         if let Some(rtt) = ack.rtt {
-            self.waits = rtt > ack.min_rtt + ack.min_rtt / QUEUE_PARTS;
+            self.waits = rtt > ack.min_rtt + (ack.min_rtt / QUEUE_PARTS).min(QUEUE_MAX);
+        }
+        if self.is_unpaced() {
+            self.bursts = BURST_ROUNDS;
+        } else if ack.round_start {
+            self.bursts = self.bursts.saturating_sub(1);
         }
         if let Some(cubic) = &mut self.cubic {
             cubic.on_ack(ack);
         }
-        self.bbr.on_ack(ack);
+        // BBR alone would have no more under way. It waits for that where it probes for the RTT.
+        let in_flight_bytes = ack.in_flight_bytes.min(self.bbr.cwnd());
+        self.bbr.on_ack(&Ack { in_flight_bytes, ..*ack });
     }
 
     pub(crate) fn on_lost(&mut self, lost: &Lost) {
-        if self.waits || self.cubic.is_none() {
+        if (self.waits && self.bursts == 0) || self.cubic.is_none() {
             self.bbr.on_lost(lost);
         }
     }
@@ -128,14 +147,28 @@ impl CubicBbr {
         self.bbr.cwnd().max(self.cubic_cwnd())
     }
 
+    /// CUBIC is at the beginning of slow start, and its window the larger one.
+    fn is_unpaced(&self) -> bool {
+        let begins = |c: &LossBased| c.in_slow_start() && c.cwnd() <= UNPACED_BYTES_MAX;
+        self.cubic.as_ref().is_some_and(|c| begins(c) && c.cwnd() >= self.bbr.cwnd())
+    }
+
     /// Zero where BBR is alone.
     fn cubic_cwnd(&self) -> u64 {
         self.cubic.as_ref().map_or(0, LossBased::cwnd)
     }
 
-    /// CUBIC goes by acknowledgements, as hosts do.
-    pub(crate) fn pacing_rate_bps(&self) -> Option<u64> {
-        self.bbr.pacing_rate_bps().filter(|_| self.bbr.cwnd() > self.cubic_cwnd())
+    /// CUBIC goes by acknowledgements as long as it is in slow start, as hosts do. Later a window
+    /// at once would only overflow short queues.
+    pub(crate) fn pacing_rate_bps(&self, srtt: Duration) -> Option<u64> {
+        let bbr = self.bbr.pacing_rate_bps();
+        match &self.cubic {
+            Some(cubic) if cubic.cwnd() >= self.bbr.cwnd() => {
+                let paced = !self.is_unpaced() && srtt >= PACED_RTT_MIN;
+                cubic.pacing_rate_bps(srtt).max(bbr).filter(|_| paced)
+            }
+            _ => bbr,
+        }
     }
 
     pub(crate) fn in_startup(&self) -> bool {

@@ -408,11 +408,11 @@ impl KnownRate {
         }
     }
 
-    pub(crate) fn pacing_rate_bps(&self) -> Option<u64> {
+    pub(crate) fn pacing_rate_bps(&self, srtt: Duration) -> Option<u64> {
         match &self.state {
             State::Link(_) => None,
             State::Trial(trial) => Some(trial.rate_bps),
-            State::Beyond(bbr, _) => bbr.pacing_rate_bps(),
+            State::Beyond(bbr, _) => bbr.pacing_rate_bps(srtt),
         }
     }
 
