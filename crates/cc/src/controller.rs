@@ -350,9 +350,9 @@ impl Controller {
     pub fn holds_back(&self) -> bool {
         match &self.0 {
             State::Bbr(c) => c.is_probing_rtt(),
-            State::CubicBbr(c) => c.is_probing_rtt(),
-            State::KnownRate(c) => c.is_probing_rtt(),
             State::Xcp(c) => c.is_probing_rtt(),
+            // Beside CUBIC, and behind a link of known rate, BBR keeps the path full meanwhile.
+            State::CubicBbr(_) | State::KnownRate(_) => false,
             State::LossBased(_) | State::Fixed(_) => false,
         }
     }

@@ -144,13 +144,19 @@ impl CubicBbr {
     }
 
     pub(crate) fn cwnd(&self) -> u64 {
-        self.bbr.cwnd().max(self.cubic_cwnd())
+        self.bbr_cwnd().max(self.cubic_cwnd())
+    }
+
+    /// Where BBR probes for the RTT it halves what the path holds. All of that leaves no queue,
+    /// either, and keeps the link full.
+    fn bbr_cwnd(&self) -> u64 {
+        if self.bbr.is_probing_rtt() { self.bbr.held_bytes() } else { self.bbr.cwnd() }
     }
 
     /// CUBIC is at the beginning of slow start, and its window the larger one.
     fn is_unpaced(&self) -> bool {
         let begins = |c: &LossBased| c.in_slow_start() && c.cwnd() <= UNPACED_BYTES_MAX;
-        self.cubic.as_ref().is_some_and(|c| begins(c) && c.cwnd() >= self.bbr.cwnd())
+        self.cubic.as_ref().is_some_and(|c| begins(c) && c.cwnd() >= self.bbr_cwnd())
     }
 
     /// Zero where BBR is alone.
@@ -163,7 +169,7 @@ impl CubicBbr {
     pub(crate) fn pacing_rate_bps(&self, srtt: Duration) -> Option<u64> {
         let bbr = self.bbr.pacing_rate_bps();
         match &self.cubic {
-            Some(cubic) if cubic.cwnd() >= self.bbr.cwnd() => {
+            Some(cubic) if cubic.cwnd() >= self.bbr_cwnd() => {
                 let paced = !self.is_unpaced() && srtt >= PACED_RTT_MIN;
                 cubic.pacing_rate_bps(srtt).max(bbr).filter(|_| paced)
             }
@@ -173,10 +179,6 @@ impl CubicBbr {
 
     pub(crate) fn in_startup(&self) -> bool {
         self.bbr.in_startup() || self.cubic.as_ref().is_some_and(LossBased::in_slow_start)
-    }
-
-    pub(crate) fn is_probing_rtt(&self) -> bool {
-        self.bbr.is_probing_rtt() && self.bbr.cwnd() >= self.cubic_cwnd()
     }
 
     /// What has been carried of late, bits per second.

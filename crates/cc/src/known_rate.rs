@@ -73,6 +73,8 @@ const TRIAL_ROUNDS: u32 = 2;
 const TRIAL_ROUNDS_MAX: u32 = 512;
 /// Round trips at the link's rate after which it is taken for good.
 const PROVEN_ROUNDS: u32 = 32;
+/// What is found now and surpasses what was found before by this, percent, moves.
+const MOVES_PERCENT: u64 = 125;
 /// A window that times out and is no larger than a usual initial one says nothing (RFC 6928).
 const FEW_SEGMENTS: u64 = 10;
 const SECOND_NS: u128 = 1_000_000_000;
@@ -110,6 +112,10 @@ pub(crate) struct KnownRate {
     arrived_bps: u64,
     /// The next trial comes after so many round trips.
     patience_rounds: u32,
+    /// What was found when it gave way last, bits per second.
+    found_bps: u64,
+    /// What is found moves: it was clearly more the next time.
+    moves: bool,
     state: State,
 }
 
@@ -246,6 +252,8 @@ impl KnownRate {
             waiting: None,
             arrived_bps: 0,
             patience_rounds: TRIAL_ROUNDS,
+            found_bps: u64::MAX,
+            moves: false,
             state: State::Link(0),
         }
     }
@@ -432,10 +440,6 @@ impl KnownRate {
         matches!(self.state, State::Beyond(..))
     }
 
-    pub(crate) fn is_probing_rtt(&self) -> bool {
-        matches!(&self.state, State::Beyond(bbr, _) if bbr.is_probing_rtt())
-    }
-
     pub(crate) fn in_startup(&self) -> bool {
         matches!(&self.state, State::Beyond(bbr, _) if bbr.in_startup())
     }
@@ -598,13 +602,19 @@ impl KnownRate {
         let seen = self.waiting.map(|w| w.end.rate_bps_since(&w.middle.unwrap_or(w.begin)));
         let rate = seen.unwrap_or(self.arrived_bps);
         let rate = rate.min(self.link_bps);
-        if !matches!(self.state, State::Link(PROVEN_ROUNDS..)) {
+        let has_moved = self.found_bps < rate / MOVES_PERCENT * 100;
+        self.moves |= has_moved;
+        self.found_bps = rate;
+        if has_moved {
+            self.patience_rounds = TRIAL_ROUNDS;
+        } else if !matches!(self.state, State::Link(PROVEN_ROUNDS..)) {
             self.patience_rounds = (self.patience_rounds * 2).min(TRIAL_ROUNDS_MAX);
         }
         let bbr = match self.base {
             Some(base) if rate > 0 => {
                 let packets = 2 * self.packet_time(rate);
-                CubicBbr::resume(&self.config, now, (rate, base), self.spread() > QUEUE_MIN.max(packets))
+                let varies = self.moves || self.spread() > QUEUE_MIN.max(packets);
+                CubicBbr::resume(&self.config, now, (rate, base), varies)
             }
             // Nothing has arrived yet.
             _ => CubicBbr::new(&Config {

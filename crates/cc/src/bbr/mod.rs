@@ -357,6 +357,11 @@ impl Bbr {
         self.cwnd
     }
 
+    /// What the path holds, as far as is known, bytes.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.bdp_multiple(100).max(self.cwnd).min(self.limit)
+    }
+
     pub(crate) fn pacing_rate_bps(&self) -> Option<u64> {
         self.pacing_rate_bps
     }
