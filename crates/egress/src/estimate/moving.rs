@@ -20,6 +20,9 @@ const STEADY_ROUNDS: u32 = 8;
 const STEADY_MIN: Duration = Duration::from_secs(3);
 /// About the same is another one by this part at most (one over it).
 const SAME_PARTS: u64 = 6;
+/// What is under way where the rate moves fills the link for half a round trip longer, or so much:
+/// it shows at once that the link has become faster.
+const MORE_MAX: Duration = Duration::from_millis(20);
 /// Values that are kept.
 const BEST_MAX: usize = 32;
 
@@ -71,7 +74,8 @@ impl RateEstimate {
             (moving.about_bps, moving.was_full) = (rate_bps, was_full);
         }
         let best = self.best_bps(now).unwrap_or(0);
-        let time = self.round() + sample.spread;
+        let more = (self.round() / 2).min(MORE_MAX);
+        let time = self.round() + sample.spread + more;
         self.moving.wanted_bytes =
             u64::try_from(u128::from(best) * time.as_nanos() / 8 / NS_PER_S).unwrap_or(0);
     }
