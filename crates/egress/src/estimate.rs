@@ -22,6 +22,7 @@ mod fall;
 mod hosts;
 mod moving;
 mod peer;
+mod rise;
 mod spread;
 mod steer;
 
@@ -49,6 +50,8 @@ const SAMPLE_TIME_MIN: Duration = Duration::from_millis(1);
 const PATIENCE_MIN: Duration = Duration::from_millis(100);
 /// A probe lasts at least so long.
 const PROBE_TIME_MIN: Duration = Duration::from_millis(20);
+/// And where the round trip is longer, so long: delay that jitters hides less.
+const PROBE_TIME: Duration = Duration::from_millis(32);
 /// How much faster a probe is.
 const PROBE_GAIN: u32 = 125;
 /// And where the rate is declared, so that it is mostly in vain.
@@ -534,7 +537,9 @@ impl RateEstimate {
         if let Some(rate) = self.risen((old, rate), sample, busy, before) {
             self.confirmed_at = now;
             self.rate_bps = Some(rate);
-            if !sample.saturated && rate > self.full_bps / 100 * ROOM_PERCENT {
+            if (!sample.saturated || self.carries_more(old, sample).is_some())
+                && rate > self.full_bps / 100 * ROOM_PERCENT
+            {
                 // There is more than was thought.
                 self.full_bps = rate;
                 self.probe_gap = 0;
@@ -560,31 +565,6 @@ impl RateEstimate {
             self.follow_moves(now, sample);
         }
         self.steer(now, sample, busy);
-    }
-
-    /// What the link carries at least by a sample of more than the old rate, bits per second: the
-    /// old rate where one alone does not prove it. `None`: it shows no more. `rate`: the sample's.
-    /// `before`: the one before it.
-    fn risen(
-        &self,
-        (old, rate): (u64, u64),
-        sample: &Sample,
-        busy: bool,
-        before: Option<Sample>,
-    ) -> Option<u64> {
-        if rate <= old {
-            return None;
-        }
-        if sample.saturated || busy {
-            // One report that came by a late timer, and the burst after it, prove nothing: two in a
-            // row do.
-            let two = before.filter(|b| b.saturated || busy).map_or(old, |b| b.rate_bps.min(rate));
-            return Some(two.max(old));
-        }
-        // What arrives is carried, whether the link is full or not. Where it is only a little more,
-        // it may have come in a bunch.
-        let carried = self.carried_of_late(sample).map(|(bps, _)| self.at_most(bps));
-        carried.filter(|bps| *bps > old / 4 * 5)
     }
 
     /// The sample is kept for a while. Returns the one before it.
@@ -628,7 +608,8 @@ impl RateEstimate {
 
     fn probe_time(&self) -> Duration {
         let samples = self.rate_bps.map(|rate| time_of(2 * u64::from(SAMPLE_BYTES_MIN), rate));
-        (self.round() / 8 * 3).max(PROBE_TIME_MIN).max(samples.unwrap_or_default())
+        let least = PROBE_TIME_MIN.max(self.round().min(PROBE_TIME));
+        (self.round() / 8 * 3).max(least).max(samples.unwrap_or_default())
     }
 
     /// The reporting gateway, with the clocks' smallest difference brought up to date; `None`: it
