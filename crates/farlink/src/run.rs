@@ -316,7 +316,7 @@ impl Answerer<'_> {
                     settings: settings.map(|(key, value)| (key, value.into())).collect(),
                     version: env!("CARGO_PKG_VERSION"),
                     uptime_seconds: driver.uptime_s as u64,
-                    gateway: attendance.gateway().status(),
+                    gateway: attendance.gateway().status_at(now),
                     interfaces: driver.ports.iter().map(port).collect(),
                     driver: driver_counters(&driver),
                     diversion: driver.diversion,
