@@ -203,6 +203,7 @@ fn serve(settings: Settings, configured: &dyn Fn() -> Result<Settings>) -> Resul
         drain_timeout: settings.drain_timeout,
         queue_packets: settings.queue_packets,
         journal: Some(settings.journal),
+        found: settings.found,
         connection_log: settings.connection_log,
         heartbeat,
         watchdog: is_watched,

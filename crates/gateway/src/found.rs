@@ -81,6 +81,12 @@ impl Gateway {
         of.filter(|found| found.rate.is_some() || found.rate_in.is_some()).collect()
     }
 
+    /// The links whose rate nobody says, and has been found in this run, by name: that rate, bits
+    /// per second.
+    pub fn found_rates(&self, now: Instant) -> impl Iterator<Item = (&str, u64)> {
+        self.declared().filter_map(move |queue| Some((queue.name(), queue.rate_in_force_found(now)?)))
+    }
+
     /// An earlier run has found this. What is too old, of another link, or declared by now is let
     /// go. Returns the links of which some of it is a first guess.
     pub fn recall(&mut self, now: Instant, found: &[Found]) -> Vec<Found> {

@@ -515,6 +515,11 @@ impl LinkQueue {
         Some((FoundRate::of(dated, now)?, rtt))
     }
 
+    /// The rate that is found in this run where nobody says it, bits per second.
+    pub fn rate_in_force_found(&self, now: Instant) -> Option<u64> {
+        self.rate.in_force(now).map(|(found, _)| found.bps)
+    }
+
     /// An earlier run has found this. Returns whether it is a first guess.
     pub fn recall(&mut self, once: Dated, rtt: Duration) -> bool {
         self.rate.recall(once, rtt)

@@ -8,7 +8,7 @@ use farlink_linux::divert::{Diagnosis, Remedy, Severity};
 use serde_json::Value;
 
 use super::live::Sample;
-use super::past;
+use super::{exchanged, past, undeclared};
 use crate::view::{count, list, microseconds, number, rate, text};
 
 /// Of what a link was sent, so much again at least shows that its rate is less than was said, or
@@ -28,8 +28,10 @@ pub fn findings(before: &Sample, after: &Sample, seconds: u64) -> Vec<Diagnosis>
         let earlier = list(&before.status, "/links");
         let earlier = earlier.iter().find(|l| text(l, "/name") == text(link, "/name"));
         found.extend(down(link));
+        found.extend(undeclared::finding(link));
+        let exchanged = exchanged::finding(link);
         // What has been found out is in force, and told by itself.
-        let too_high = declared_too_high(link);
+        let too_high = exchanged.or_else(|| declared_too_high(link));
         let too_high = too_high.or_else(|| too_fast(earlier?, link, seconds));
         found.extend(too_high.or_else(|| given_way(earlier?, link, flows, seconds)));
         found.extend(past::findings(earlier, link, (before, after), seconds));
@@ -239,19 +241,7 @@ fn far_end(link: &Value, flows: &[Value]) -> Option<Diagnosis> {
             ),
         ),
     };
-    let said = if ids.is_empty() { said + &rate_unknown(link, &name) } else { said };
     Some(Diagnosis::new(id, severity, said).seen("link", name).seen("gateways", ids.join(", ")))
-}
-
-/// What would help where nobody finds out the rate, and nobody has said it.
-fn rate_unknown(link: &Value, name: &str) -> String {
-    if ["/rate_bps", "/declared_bps", "/estimated_bps"].iter().any(|key| number(link, key) > 0) {
-        return String::new();
-    }
-    format!(
-        ". Nor is its rate declared, so each connection has to find it out anew. If you know it, say it: `farlink run --rate 8M/1M` (out and \
-         in), or `rate` and `rate_in` in the configuration, or `farlink set link.{name}.rate_bps 8000000`"
-    )
 }
 
 /// A round trip that was said to be so long at least can be told from a local network's.
@@ -414,21 +404,6 @@ mod tests {
             ["some-without-gateway Note"]
         );
         assert_eq!(ids(json!([]), json!([]), json!([])), ["no-link Note"]);
-    }
-
-    #[test]
-    fn where_nobody_knows_the_rate_what_to_type_is_told() {
-        let text = |rate_bps: u64| {
-            let links = link(json!({ "rate_bps": rate_bps }));
-            let sample = Sample {
-                status: json!({ "links": links }),
-                flows: json!([flow(false, "sat0")]),
-                ..Sample::default()
-            };
-            findings(&sample, &sample, 2)[0].text.clone()
-        };
-        assert!(text(0).contains("farlink set link.geo.rate_bps"), "{}", text(0));
-        assert!(!text(8_000_000).contains("farlink set"), "{}", text(8_000_000));
     }
 
     #[test]
