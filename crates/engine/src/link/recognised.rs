@@ -464,4 +464,34 @@ mod tests {
         }
         assert_eq!(recogniser.found(), None);
     }
+
+    #[test]
+    fn what_an_earlier_run_has_found_counts_from_the_first_acknowledgement_on() {
+        let at = |s: u64| Instant::from_millis(s * 1_000);
+        let came = |s: u64| Came {
+            at: at(s),
+            bytes: 52,
+            delivered_bytes: 12_000,
+            rtts: None,
+            rate_bps: 8_000_000,
+            lost: false,
+        };
+        let day_old = Dated::aged(32_000, at(0), Duration::from_secs(80_000));
+        let mut recogniser = Recogniser::default();
+        recogniser.recall(day_old);
+        assert_eq!(recogniser.found(), None, "nobody has acknowledged anything");
+        recogniser.note(came(100));
+        assert_eq!(recogniser.found(), Some((32_000, at(100))));
+        assert_eq!(recogniser.last(), Some(day_old), "it is no younger for that");
+        for s in 101..701 {
+            recogniser.note(came(s));
+        }
+        assert_eq!((recogniser.found(), recogniser.last()), (None, Some(day_old)));
+        // What has been seen here is younger.
+        let mut recogniser = recognise(Path { back_bps: 32_000, ..STILL }, 20);
+        let last = recogniser.last().unwrap();
+        assert!(last.age(at(20)) < Duration::from_secs(20), "{last:?}");
+        recogniser.recall(day_old);
+        assert_eq!(recogniser.last(), Some(last));
+    }
 }
