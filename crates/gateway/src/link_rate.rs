@@ -123,8 +123,8 @@ impl LinkRate {
     /// What is found is forgotten when nothing has confirmed it for long. Then it is what was found
     /// once.
     fn forget_in_time(&mut self, now: Instant) {
-        let Some(due) = self.poll_timeout().filter(|due| *due <= now) else { return };
-        let known = self.in_force(due);
+        let due = self.poll_timeout().filter(|due| *due <= now);
+        let known = due.and_then(|due| self.in_force(due));
         let Some(estimate) = self.estimate.as_mut() else { return };
         estimate.handle_timeout(now);
         if estimate.rate_bps().is_none() && known.is_some() {
@@ -203,9 +203,9 @@ impl LinkRate {
         found.and_then(RateEstimate::rate_bps).unwrap_or(0)
     }
 
-    /// It is known what the link carries; `None`: nothing is looked at.
+    /// It is known what the link carries, and no mere guess; `None`: nothing is looked at.
     pub fn is_known(&self) -> Option<bool> {
-        self.estimate.as_ref().map(RateEstimate::is_known)
+        self.estimate.as_ref().map(|estimate| estimate.is_known() && !estimate.is_recalled())
     }
 
     /// What the link is thought to carry, bits per second; `None`: nothing is looked at.
