@@ -8,7 +8,7 @@ use farlink_linux::divert::{Diagnosis, Remedy, Severity};
 use serde_json::Value;
 
 use super::live::Sample;
-use super::{exchanged, past, undeclared};
+use super::{exchanged, past};
 use crate::view::{count, list, microseconds, number, rate, text};
 
 /// Of what a link was sent, so much again at least shows that its rate is less than was said, or
@@ -28,7 +28,6 @@ pub fn findings(before: &Sample, after: &Sample, seconds: u64) -> Vec<Diagnosis>
         let earlier = list(&before.status, "/links");
         let earlier = earlier.iter().find(|l| text(l, "/name") == text(link, "/name"));
         found.extend(down(link));
-        found.extend(undeclared::finding(link));
         let exchanged = exchanged::finding(link);
         // What has been found out is in force, and told by itself.
         let too_high = exchanged.or_else(|| declared_too_high(link));
