@@ -508,8 +508,8 @@ impl LinkQueue {
         self.rate.found_bps()
     }
 
-    /// What has been found of its rate where nobody declares it, with the round trip that belongs to
-    /// it.
+    /// What has been found of its rate where nobody declares it, with the round trip that belongs
+    /// to it.
     pub fn rate_found(&self, now: Instant) -> Option<(FoundRate, Duration)> {
         let (dated, rtt) = self.rate.found(now)?;
         Some((FoundRate::of(dated, now)?, rtt))
@@ -525,8 +525,8 @@ impl LinkQueue {
         self.rate.recall(once, rtt)
     }
 
-    /// The most that its rate can be where it is found out, bits per second; `None`: nobody has said
-    /// so.
+    /// The most that its rate can be where it is found out, bits per second; `None`: nobody has
+    /// said so.
     pub fn rate_max_bps(&self) -> Option<u64> {
         self.rate.most_bps()
     }

@@ -100,8 +100,8 @@ impl Link {
         found.map(|found| found.age(now)).or(known.at.map(|at| now.since(at)))
     }
 
-    /// What acknowledgements of hosts have shown last that it brings, in this run or an earlier one;
-    /// `None`: nothing.
+    /// What acknowledgements of hosts have shown last that it brings, in this run or an earlier
+    /// one; `None`: nothing.
     #[must_use]
     pub fn rate_in_found(&self) -> Option<Dated> {
         self.way_in.recogniser.last()

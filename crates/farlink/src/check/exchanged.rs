@@ -1,5 +1,5 @@
-//! The rates out and in, mistaken for each other: `--rate 2M/20M` on a link that takes 20 Mbit/s and
-//! brings 2. Pure.
+//! The rates out and in, mistaken for each other: `--rate 2M/20M` on a link that takes 20 Mbit/s
+//! and brings 2. Pure.
 //!
 //! What is declared is held against all that is known of the two directions: what the link has been
 //! found to take, what it has room for, what the gateway at its other end advertises that it sends,

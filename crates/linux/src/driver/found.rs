@@ -2,8 +2,8 @@
 //! restart: a few lines of JSON for each link, with the time at which it was found by the calendar.
 //!
 //! It is a first guess for the next run. So nothing depends on it: without the file, with one that
-//! is damaged, and on a full disk the gateway does as if nothing had been found, and says so once. A
-//! thread writes, seldom, into a new file that takes the old one's place.
+//! is damaged, and on a full disk the gateway does as if nothing had been found, and says so once.
+//! A thread writes, seldom, into a new file that takes the old one's place.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
