@@ -67,10 +67,12 @@ impl Evidence {
     fn of_exchange(&self, out_bps: u64, in_bps: u64) -> Option<String> {
         let Self { carries_bps, room_bps, told_bps, seen_bps } = *self;
         let exceeds = |bps: u64, than: u64| bps.saturating_mul(100) > than.saturating_mul(MORE_PERCENT);
-        // So much comes in, or leaves, that the declared order is right; or a gateway says so.
-        let denied = (out_bps < in_bps && exceeds(seen_bps, out_bps))
-            || (out_bps > in_bps && exceeds(carries_bps, in_bps))
-            || is_near(told_bps, in_bps);
+        // So much comes in, or leaves, that the declared order is right. The other gateway may have
+        // them exchanged, too: its word counts less than room that was found here.
+        let denied = match out_bps < in_bps {
+            true => exceeds(seen_bps, out_bps),
+            false => exceeds(carries_bps, in_bps) || is_near(told_bps, in_bps),
+        };
         if denied {
             return None;
         }
@@ -128,6 +130,8 @@ mod tests {
         for (out, back, known) in [
             (2, 20, json!({"rate_in_told_bps": 2 * M})),
             (2, 20, json!({"room_bps": 19 * M})),
+            // Both ends have them so.
+            (2, 20, json!({"room_bps": 19 * M, "rate_in_told_bps": 20 * M})),
             (20, 2, json!({"rate_in_told_bps": 20 * M})),
             (20, 2, json!({"estimated_bps": 2 * M})),
             (20, 2, json!({"estimated_bps": 2 * M, "rate_in_seen_bps": 18 * M})),
