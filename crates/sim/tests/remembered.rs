@@ -13,14 +13,17 @@ use farlink_sim::world::World;
 use farlink_wire::{Duration, Instant};
 
 const RATE_BPS: u64 = 8_000_000;
-const SECONDS_APART: u64 = 20;
+/// When transfers begin, in seconds.
+const SOON: [u64; 3] = [1, 21, 41];
+/// The last one when what was found is no longer known.
+const LATE: [u64; 3] = [1, 21, 1_000];
 /// Of a transfer that is over within a round trip, and of one that shows what the link carries.
 const SHORT_BYTES: u64 = 400_000;
 const LONG_BYTES: u64 = 4_000_000;
 
 /// Two gateways at a link of 500 ms whose rate nobody says, and uploads one after the other.
 /// `us`: added to the delay, by which the planned gateways choose what to do.
-fn plan(us: u64, sizes: &[u64]) -> SimPlan {
+fn plan(us: u64, sizes: &[u64], starts: [u64; 3]) -> SimPlan {
     let hard = ChannelConfig {
         delay: Duration::from_micros(250_000 + us),
         rate_bps: Some(RATE_BPS),
@@ -38,9 +41,9 @@ fn plan(us: u64, sizes: &[u64]) -> SimPlan {
         merge: None,
         bypass: lan.clone(),
     };
-    let transfer = |(n, bytes): (u16, u64)| {
+    let transfer = |(n, (bytes, start)): (u16, (u64, u64))| {
         let mut connection = Connection::new(0, 1, n, bytes, 1);
-        connection.start = Duration::from_secs(1 + u64::from(n) * SECONDS_APART);
+        connection.start = Duration::from_secs(start);
         for side in &mut connection.sides {
             (side.rx_buffer_bytes, side.tx_buffer_bytes) = (1 << 20, 1 << 20);
             (side.congestion, side.close) = (Congestion::Cubic, Close::WhenBothDone);
@@ -54,19 +57,19 @@ fn plan(us: u64, sizes: &[u64]) -> SimPlan {
         hosts: vec![host(0), host(1)],
         gaps: (0..3).map(gap).collect(),
         gateways: (0..2).map(gateway).collect(),
-        connections: (0..).zip(sizes.iter().copied()).map(transfer).collect(),
+        connections: (0..).zip(sizes.iter().copied().zip(starts)).map(transfer).collect(),
         faults: Vec::new(),
     }
 }
 
 /// A delay with which the gateways are to find out the rate.
-fn fitting(sizes: &[u64]) -> World {
+fn fitting(sizes: &[u64], starts: [u64; 3]) -> World {
     let finds = |gateway: &Gateway| {
         let links = gateway.configuration().interfaces.iter().filter_map(|i| i.link.as_ref());
         links.into_iter().all(|link| link.estimate_rate && !link.is_xcp_router)
     };
     let worlds = (0..100_000).step_by(997).map(|us| {
-        let mut world = build(&plan(us, sizes), Trace::default());
+        let mut world = build(&plan(us, sizes, starts), Trace::default());
         world.run_until(Instant::from_millis(1));
         world
     });
@@ -95,10 +98,11 @@ fn restart(world: &mut World, found: &[Found]) -> Vec<Found> {
 }
 
 /// How long the transfer of this number took.
-fn took(world: &mut World, n: u16, bytes: u64) -> Duration {
-    let begun = Instant::ZERO + Duration::from_secs(1 + u64::from(n) * SECONDS_APART);
+fn took(world: &mut World, n: u16, start: u64, bytes: u64) -> Duration {
+    let begun = Instant::ZERO + Duration::from_secs(start);
+    world.run_until(begun);
     let mut came = None;
-    while world.now() < begun + Duration::from_secs(SECONDS_APART - 1) {
+    while world.now() < begun + Duration::from_secs(19) {
         let now = world.now() + Duration::from_millis(5);
         world.run_until(now);
         let end = world.ends().into_iter().find(|end| end.connection == usize::from(n) && !end.is_client);
@@ -111,22 +115,36 @@ fn took(world: &mut World, n: u16, bytes: u64) -> Duration {
 
 #[test]
 fn a_restart_begins_with_what_was_found() {
-    let mut world = fitting(&[SHORT_BYTES; 3]);
-    let (cold, warm) = (took(&mut world, 0, SHORT_BYTES), took(&mut world, 1, SHORT_BYTES));
+    let mut world = fitting(&[SHORT_BYTES; 3], SOON);
+    let (cold, warm) = (took(&mut world, 0, SOON[0], SHORT_BYTES), took(&mut world, 1, SOON[1], SHORT_BYTES));
     let now = world.now();
     let found = first(&mut world).1.found(now);
     let rate = found[0].rate.unwrap();
     assert!(rate.bps.abs_diff(RATE_BPS) < RATE_BPS / 20 && rate.age < Duration::from_secs(40), "{found:?}");
     assert_eq!(restart(&mut world, &found), found);
-    let again = took(&mut world, 2, SHORT_BYTES);
+    let again = took(&mut world, 2, SOON[2], SHORT_BYTES);
     assert!(warm + Duration::from_millis(200) < cold, "a first burst takes a round trip: {cold:?}, {warm:?}");
     assert!(again <= warm + Duration::from_millis(20), "{again:?}, before the restart {warm:?}");
     // Without it, it begins as ever.
-    let mut world = fitting(&[SHORT_BYTES; 3]);
-    took(&mut world, 1, SHORT_BYTES);
+    let mut world = fitting(&[SHORT_BYTES; 3], SOON);
+    took(&mut world, 1, SOON[1], SHORT_BYTES);
     assert_eq!(restart(&mut world, &[]), []);
-    let without = took(&mut world, 2, SHORT_BYTES);
+    let without = took(&mut world, 2, SOON[2], SHORT_BYTES);
     assert!(again + Duration::from_millis(200) < without, "{again:?}, {without:?}");
+}
+
+/// What has not been confirmed for ten minutes is such a guess, too.
+#[test]
+fn what_is_forgotten_is_a_first_guess() {
+    let mut world = fitting(&[SHORT_BYTES; 3], LATE);
+    let known = [0, 1].map(|n| took(&mut world, n, LATE[usize::from(n)], SHORT_BYTES))[1];
+    world.run_until(Instant::from_millis(990_000));
+    let (_, gateway) = first(&mut world);
+    let link = gateway.status_at(Instant::from_millis(990_000)).links.remove(0);
+    assert_eq!((link.estimated_bps, link.found_age_s), (0, None));
+    assert!(link.remembered_bps > 0 && link.remembered_age_s.is_some_and(|s| s > 900), "{link:?}");
+    let again = took(&mut world, 2, LATE[2], SHORT_BYTES);
+    assert!(again <= known + Duration::from_millis(20), "{again:?}, before {known:?}");
 }
 
 /// What was found on a slower link, or on a faster one, is no ceiling, and no flood that lasts.
@@ -134,15 +152,15 @@ fn a_restart_begins_with_what_was_found() {
 fn a_first_guess_that_is_wrong_is_followed_by_what_is_true() {
     // A quarter of it, it, and four times as much.
     for (percent, limit_ms) in [(25, 7_000), (100, 5_100), (400, 5_500)] {
-        let mut world = fitting(&[SHORT_BYTES, SHORT_BYTES, LONG_BYTES]);
-        took(&mut world, 1, SHORT_BYTES);
+        let mut world = fitting(&[SHORT_BYTES, SHORT_BYTES, LONG_BYTES], SOON);
+        took(&mut world, 1, SOON[1], SHORT_BYTES);
         let now = world.now();
         let mut found = first(&mut world).1.found(now);
         if let Some(rate) = &mut found[0].rate {
             (rate.bps, rate.age) = (rate.bps / 100 * percent, Duration::from_secs(3_600));
         }
         restart(&mut world, &found);
-        let again = took(&mut world, 2, LONG_BYTES);
+        let again = took(&mut world, 2, SOON[2], LONG_BYTES);
         assert!(again < Duration::from_millis(limit_ms), "{again:?} with {found:?}");
         let now = world.now();
         let bps = first(&mut world).1.found(now)[0].rate.unwrap().bps;
@@ -153,8 +171,8 @@ fn a_first_guess_that_is_wrong_is_followed_by_what_is_true() {
 /// What does not fit the link, or is too old, is let go.
 #[test]
 fn what_is_old_or_of_another_link_is_no_guess() {
-    let mut world = fitting(&[SHORT_BYTES; 2]);
-    took(&mut world, 1, SHORT_BYTES);
+    let mut world = fitting(&[SHORT_BYTES; 2], SOON);
+    took(&mut world, 1, SOON[1], SHORT_BYTES);
     let now = world.now();
     let found = first(&mut world).1.found(now);
     let with = |change: &dyn Fn(&mut Found)| {
