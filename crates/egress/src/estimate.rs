@@ -22,6 +22,7 @@ mod fall;
 mod hosts;
 mod moving;
 mod peer;
+mod recall;
 mod rise;
 mod spread;
 mod steer;
@@ -126,6 +127,8 @@ pub struct RateEstimate {
     /// Bits per second.
     rate_bps: Option<u64>,
     confirmed_at: Instant,
+    /// A first guess came into force then.
+    recalled_at: Option<Instant>,
     /// The estimate is only what the link has carried so far; it has not been full yet.
     searching: bool,
     /// When a search was told of last, or looked at.
@@ -465,10 +468,6 @@ impl RateEstimate {
     fn search_until(&self) -> Option<Instant> {
         let silence = (self.round() * SEARCH_ROUNDS).max(SEARCH_SILENCE_MIN);
         self.searching.then_some(self.told_at + silence)
-    }
-
-    fn lifetime(&self) -> Duration {
-        if self.hosts.are_one() { hosts::ONE_LIFETIME } else { LIFETIME }
     }
 
     /// Bytes that wait for less are not taken to wait.

@@ -303,7 +303,11 @@ impl Engine {
             && !h.answered_silently
         {
             let hello = Hello::read(&option.body);
-            h.a.peer = Peer::Offered(self.links.at(via).map_or(hello, |link| link.admits(hello)));
+            let link = self.links.at_mut(via);
+            h.a.peer = Peer::Offered(link.map_or(hello, |link| {
+                link.note_asked();
+                link.admits(hello)
+            }));
         }
         if o.has_ours() {
             edit::remove_farlink_option(&mut packet, s);

@@ -8,6 +8,7 @@ mod chosen;
 mod clients;
 mod clock;
 mod copies;
+mod dated;
 mod doubts;
 mod far_end;
 mod losses;
@@ -38,6 +39,7 @@ use answers::WayBack;
 pub use change::Change;
 use clients::Clients;
 pub use clock::{Clock, LinkEstimate, Pace, RateSource, UNKNOWN_RATE_CC};
+pub use dated::Dated;
 pub use far_end::LinkReport;
 pub use packet_time::{PacketTime, covered};
 pub use pairs::{PairId, PairShare};
@@ -489,6 +491,17 @@ impl Link {
     /// alone. Returns whether it was known that the host alone would.
     pub(crate) fn note_answer(&mut self, of_gateway: bool) -> bool {
         self.far_end.note_answer(of_gateway)
+    }
+
+    /// A SYN has come in over it that a gateway there has sent on.
+    pub(crate) fn note_asked(&mut self) {
+        self.far_end.note_asked();
+    }
+
+    /// Handshakes over it in which a gateway at its other end has taken part so far.
+    #[must_use]
+    pub fn handshakes_with_gateway(&self) -> u64 {
+        self.far_end.met()
     }
 
     /// The SYN that a host sends for the `syns`-th time may ask for a gateway there.

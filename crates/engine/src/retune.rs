@@ -9,7 +9,7 @@ use crate::config::{
 };
 use crate::engine::Engine;
 use crate::flow_id::FlowId;
-use crate::link::{Change, Clock, Link, PairId, PairShare, RateSource};
+use crate::link::{Change, Clock, Dated, Link, PairId, PairShare, RateSource};
 use crate::net::Way;
 use crate::promise::Promise;
 use crate::world::World;
@@ -185,6 +185,13 @@ impl Engine {
     pub fn follow_link_rate_in(&mut self, way: Way) {
         if self.links.get_mut(way).is_some_and(Link::is_rate_in_news) {
             self.tell_all(Changed::Brings(way));
+        }
+    }
+
+    /// Acknowledgements have shown once that a link brings so much: a first guess.
+    pub fn recall_link_rate_in(&mut self, way: Way, once: Dated) {
+        if let Some(link) = self.links.get_mut(way) {
+            link.recall_rate_in(once);
         }
     }
 

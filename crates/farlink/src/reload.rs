@@ -95,6 +95,7 @@ impl<'a> Source<'a> {
         outcome.leave(old.divert != divert, "`divert`");
         outcome.leave(old.queue_packets != new.queue_packets, "queue_packets");
         outcome.leave(old.journal != new.journal, "journal");
+        outcome.leave(old.found != new.found, "found_rates");
         outcome.leave(old.drain_timeout != new.drain_timeout, "drain_timeout");
         outcome.leave(old.socket != new.socket, "socket");
         outcome.leave(old.metrics_address != new.metrics_address, "metrics_address");

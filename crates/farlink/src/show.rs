@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::admin::client::{NoGateway, ask};
 use crate::admin::protocol::Request;
+use crate::check::undeclared;
 use crate::cli::{DrainArgs, FlowsArgs, LinkArgs, LinkState, ReloadArgs, SetArgs, StatusArgs};
 use crate::metrics;
 use crate::out::{out, outln};
@@ -247,6 +248,9 @@ fn status_text(status: &Value) -> String {
         let kind = if text(found, "/severity") == "problem" { "problem:" } else { "warning:" };
         out += &format!("{kind:<12} {}\n", text(found, "/text"));
     }
+    for said in list(status, "/links").iter().filter_map(undeclared::advice) {
+        out += &format!("{:<12} {said}\n", "note:");
+    }
     for table in [links, carried(status), pairs, interfaces, rules, stages(status), counters]
         .iter()
         .filter(|t| !t.is_empty())
@@ -381,9 +385,10 @@ fn gateways_of(link: &Value) -> String {
 fn rate_of(link: &Value) -> String {
     let (rate_bps, queue_bps) = (number(link, "/rate_bps"), number(link, "/queue_bps"));
     let rate = match (number(link, "/estimated_bps"), number(link, "/declared_bps")) {
-        (0, _) => view::rate(rate_bps),
-        (found, 0) => format!("{} (found out)", view::rate(found)),
-        (carries, declared) => format!("{} (declared {})", view::rate(carries), view::rate(declared)),
+        (carries, declared) if carries > 0 && declared > 0 => {
+            format!("{} (declared {})", view::rate(carries), view::rate(declared))
+        }
+        _ => undeclared::in_short(link).unwrap_or_else(|| view::rate(rate_bps)),
     };
     let is_another = queue_bps > 0 && queue_bps.abs_diff(rate_bps) > rate_bps / 100;
     let rate = if is_another { format!("{rate}, queue {}", view::rate(queue_bps)) } else { rate };

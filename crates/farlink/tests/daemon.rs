@@ -492,3 +492,60 @@ fn each_connection_has_a_line_in_the_log_of_connections() {
     assert!(last["limited_by"].is_string() && last["rule"].is_string(), "{last}");
     assert_eq!(lines(&log).len() + lines(&moved).len(), 52);
 }
+
+/// What an earlier run has found of a link whose rate nobody says: shown, kept, and let go where it
+/// does not fit any more.
+#[test]
+fn what_was_found_is_kept_over_a_restart() {
+    if skipped("what_was_found_is_kept_over_a_restart") {
+        return;
+    }
+    let bed = Bed::new("found");
+    let kept = bed.directory.join("farlink.found");
+    let hour_ago =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() - 3_600;
+    let of = |link: &str| {
+        serde_json::json!({"version": 1, "links": [{"name": link, "interface": "to-server", "rtt_us": 500_000,
+            "rate": {"bps": 8_000_000, "found_at_s": hour_ago}}]})
+    };
+    let written = || -> Value { serde_json::from_str(&std::fs::read_to_string(&kept).unwrap()).unwrap() };
+    let run = |arguments: &[&str], look: &dyn Fn(&Value)| {
+        let mut daemon = bed.start(arguments);
+        look(bed.status().pointer("/links/0").unwrap());
+        terminate(&daemon);
+        assert_eq!(daemon.wait().unwrap().code(), Some(0), "{}", bed.log());
+    };
+    std::fs::write(&kept, of("to-server").to_string()).unwrap();
+    run(&["--link", "to-server"], &|link| {
+        assert_eq!(
+            (&link["remembered_bps"], &link["estimated_bps"]),
+            (&8_000_000.into(), &0.into()),
+            "{link}"
+        );
+        assert!(link["remembered_age_s"].as_u64().is_some_and(|s| (3_600..3_660).contains(&s)), "{link}");
+        assert!(text(&bed.ask(&["status"])).contains("unknown (8.0 Mbit/s 1 h 0 min ago)"));
+        assert!(text(&bed.ask(&["check", "--seconds", "1"])).contains("8.0 Mbit/s was found 1 h 0 min ago"));
+        assert!(bed.log().contains("first guess"), "{}", bed.log());
+    });
+    assert_eq!(written(), of("to-server"), "nothing has confirmed it, and it is as old as it was");
+    // Somebody says the rate now.
+    run(&["--link", "to-server", "--rate", "500 Mbit/s"], &|link| {
+        assert_eq!((&link["remembered_bps"], &link["remembered_age_s"]), (&0.into(), &Value::Null), "{link}");
+    });
+    assert_eq!(written()["links"], serde_json::json!([]));
+    // What is damaged is no reason not to start, nor is one that cannot be written.
+    std::fs::write(&kept, "{\"version\": 1, \"lin").unwrap();
+    run(&["--link", "to-server"], &|link| assert_eq!(link["remembered_bps"], 0, "{link}"));
+    assert_eq!(bed.log().matches("cannot be read").count(), 1, "{}", bed.log());
+    std::fs::write(&kept, of("another").to_string()).unwrap();
+    let config = bed.directory.join("farlink.toml");
+    let keys = |found: &str| {
+        let found = format!("[[link]]\ninterface = \"to-server\"\n[admin]\nfound_rates = \"{found}\"\n");
+        std::fs::write(&config, found).unwrap();
+    };
+    keys("off");
+    run(&["--config", config.to_str().unwrap()], &|link| assert_eq!(link["remembered_bps"], 0, "{link}"));
+    assert_eq!(written(), of("another"), "it is left alone");
+    keys("/proc/farlink/found.json");
+    run(&["--config", config.to_str().unwrap()], &|link| assert_eq!(link["remembered_bps"], 0, "{link}"));
+}

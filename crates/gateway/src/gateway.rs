@@ -525,9 +525,14 @@ impl Gateway {
     pub fn reset_peaks(&mut self) {
         self.engine.reset_peaks();
     }
-    /// A snapshot.
+    /// A snapshot, without the ages of what has been found.
     #[must_use]
     pub fn status(&self) -> Status {
+        self.status_at(Instant::ZERO)
+    }
+    /// The same with these ages as they are at this moment.
+    #[must_use]
+    pub fn status_at(&self, now: Instant) -> Status {
         let known = |way: Way| self.engine.links().get(way);
         let loads = self.engine.loads();
         let load_of =
@@ -538,7 +543,7 @@ impl Gateway {
         Status {
             engine,
             traffic: self.outlet.traffic,
-            links: self.declared().map(|l| l.status(load_of(l.way()), known(l.way()))).collect(),
+            links: self.declared().map(|l| l.status(now, load_of(l.way()), known(l.way()))).collect(),
             reassembly_bytes: self.reassemblers.iter().map(|(_, r)| r.used_bytes() as u64).sum(),
             wakes: self.wakes.names().collect(),
         }

@@ -19,6 +19,7 @@ mod beside;
 mod datagrams;
 pub mod due;
 pub mod flow_trace;
+mod found;
 mod gateway;
 mod group;
 mod identification;
@@ -53,6 +54,7 @@ pub use farlink_engine::net::{IfaceId, Route};
 pub use farlink_engine::record::{RECORD_BYTES, Record};
 /// Snapshots of the engine.
 pub use farlink_engine::status as engine_status;
+pub use found::{Found, FoundRate, GUESS_AGE_MAX};
 pub use gateway::{Gateway, PACKETS_PER_TURN};
 pub use interfaces::SELECTORS_FROM;
 pub use kinds::{Kind, Passed};

@@ -3,8 +3,10 @@
 
 use farlink_egress::{RateEstimate, Report};
 use farlink_engine::config;
-use farlink_engine::link::{Change, Clock, Link, LinkEstimate, LinkReport, Pace, RateSource};
+use farlink_engine::link::{Change, Clock, Dated, Link, LinkEstimate, LinkReport, Pace, RateSource};
 use farlink_wire::{Duration, Instant};
+
+use crate::found::{FoundRate, GUESS_AGE_MAX};
 
 /// See the module.
 pub struct LinkRate {
@@ -15,13 +17,24 @@ pub struct LinkRate {
     most_bps: Option<u64>,
     /// Bytes sent that the gateway at the other end counts.
     counted_bytes: u64,
+    /// What was found once, with the round trip of that time, and counts no longer, or not yet.
+    once: Option<(Dated, Duration)>,
+    /// Handshakes with a gateway at the other end, when that was looked at last.
+    handshakes: u64,
 }
 
 impl LinkRate {
     /// Of a link that nobody has used yet.
     pub fn new(link: &config::Link, is_own: bool) -> Self {
         let most_bps = link.rate_max_bps;
-        let mut rate = Self { estimate: None, corrects: link.corrects_rate, most_bps, counted_bytes: 0 };
+        let mut rate = Self {
+            estimate: None,
+            corrects: link.corrects_rate,
+            most_bps,
+            counted_bytes: 0,
+            once: None,
+            handshakes: 0,
+        };
         rate.follow(Instant::ZERO, Pace::declared(link), is_own);
         rate
     }
@@ -31,6 +44,7 @@ impl LinkRate {
     /// fast it is.
     pub fn follow(&mut self, now: Instant, pace: Pace, is_own: bool) {
         let before = self.estimate.take().filter(RateEstimate::is_declared);
+        self.once = None;
         self.estimate = match (pace.source(), pace.clock()) {
             (RateSource::Estimated(_), _) => {
                 Some(self.most_bps.map_or_else(RateEstimate::default, RateEstimate::below))
@@ -50,6 +64,11 @@ impl LinkRate {
     pub fn forget(&mut self, now: Instant, pace: Pace, is_own: bool) {
         self.estimate = None;
         self.follow(now, pace, is_own);
+    }
+
+    /// The most that it can be, bits per second; `None`: nobody has said so.
+    pub fn most_bps(&self) -> Option<u64> {
+        self.most_bps
     }
 
     /// A declared rate is held against what arrives, or not; a rate that is found out is no more
@@ -95,10 +114,63 @@ impl LinkRate {
     /// packets. Returns the rate at which to send; `None`: as the source says.
     pub fn step(&mut self, now: Instant, carried_bytes: u64) -> Option<Option<u64>> {
         let uncounted_bytes = carried_bytes.saturating_sub(self.counted_bytes);
+        self.forget_in_time(now);
         let estimate = self.estimate.as_mut()?;
-        estimate.handle_timeout(now);
         estimate.note_sent(now, carried_bytes, uncounted_bytes);
         Some(estimate.sending_bps())
+    }
+
+    /// What is found is forgotten when nothing has confirmed it for long. Then it is what was found
+    /// once.
+    fn forget_in_time(&mut self, now: Instant) {
+        let due = self.poll_timeout().filter(|due| *due <= now);
+        let known = due.and_then(|due| self.in_force(due));
+        let Some(estimate) = self.estimate.as_mut() else { return };
+        estimate.handle_timeout(now);
+        if estimate.rate_bps().is_none() && known.is_some() {
+            self.once = known;
+        }
+    }
+
+    /// What has been found where nobody declares it, by the reports of this run.
+    pub fn in_force(&self, now: Instant) -> Option<(Dated, Duration)> {
+        let estimate =
+            self.estimate.as_ref().filter(|e| !e.is_declared() && e.is_known() && !e.is_recalled())?;
+        let age = now.since(estimate.confirmed_at()?);
+        Some((Dated::aged(estimate.rate_bps()?, now, age), estimate.rtt()?))
+    }
+
+    /// What has been found where nobody declares it, in this run or before.
+    pub fn found(&self, now: Instant) -> Option<(Dated, Duration)> {
+        self.in_force(now).or(self.once)
+    }
+
+    /// What was found once, and nothing has confirmed since; `None`: nothing, or it is too old.
+    pub fn once(&self, now: Instant) -> Option<FoundRate> {
+        let (once, _) = self.once.filter(|_| self.in_force(now).is_none())?;
+        FoundRate::of(once, now)
+    }
+
+    /// An earlier run has found this. Returns whether it is a first guess.
+    pub fn recall(&mut self, once: Dated, rtt: Duration) -> bool {
+        let is_open = self.is_sought() && self.estimate.as_ref().is_some_and(|e| e.rate_bps().is_none());
+        if is_open {
+            self.once = Some((once, rtt));
+        }
+        is_open
+    }
+
+    /// So many handshakes have been seen in which a gateway at the other end took part. With a new
+    /// one what was found once is in force, where nothing else is known.
+    pub fn meet(&mut self, now: Instant, known: &Link) {
+        let handshakes = known.handshakes_with_gateway();
+        if core::mem::replace(&mut self.handshakes, handshakes) == handshakes {
+            return;
+        }
+        let (Some((once, rtt)), Some(estimate)) = (self.once, self.estimate.as_mut()) else { return };
+        if once.age(now) <= GUESS_AGE_MAX {
+            estimate.recall(now, once.bps, known.measured_rtt().unwrap_or(rtt));
+        }
     }
 
     /// What follows for the connections; `None`: nothing is looked at.
@@ -131,9 +203,9 @@ impl LinkRate {
         found.and_then(RateEstimate::rate_bps).unwrap_or(0)
     }
 
-    /// It is known what the link carries; `None`: nothing is looked at.
+    /// It is known what the link carries, and no mere guess; `None`: nothing is looked at.
     pub fn is_known(&self) -> Option<bool> {
-        self.estimate.as_ref().map(RateEstimate::is_known)
+        self.estimate.as_ref().map(|estimate| estimate.is_known() && !estimate.is_recalled())
     }
 
     /// What the link is thought to carry, bits per second; `None`: nothing is looked at.

@@ -3,7 +3,7 @@
 
 use farlink_egress::{Class, Config as EgressConfig, Egress, GroupId, Lane};
 use farlink_engine::config::{self, AckFilter, Config, Interface, Weights, XcpWeights};
-use farlink_engine::link::{Change, Link, LinkReport, Pace, PairId, State, Witness};
+use farlink_engine::link::{Change, Dated, Link, LinkReport, Pace, PairId, State, Witness};
 use farlink_engine::net::{IfaceId, LinkId, Way};
 use farlink_engine::status::Load;
 use farlink_engine::{Pulled, ReadyId, Wants};
@@ -15,6 +15,7 @@ use crate::ack_filter;
 use crate::acks;
 use crate::beside::Beside;
 use crate::due::{Deadline, Due};
+use crate::found::FoundRate;
 use crate::group;
 use crate::kinds::{Kind, Kinds};
 use crate::link_rate::LinkRate;
@@ -479,6 +480,7 @@ impl LinkQueue {
         if self.others.follow(now, &mut self.egress) {
             self.follow_aqm();
         }
+        self.rate.meet(now, known);
         let carried_bytes = self.carried_bytes(now);
         let sending_bps = self.rate.step(now, carried_bytes)?;
         if self.rate_bps != sending_bps {
@@ -504,6 +506,29 @@ impl LinkQueue {
     /// What has been found out of its rate, bits per second; zero: nothing, or it is as declared.
     pub fn found_bps(&self) -> u64 {
         self.rate.found_bps()
+    }
+
+    /// What has been found of its rate where nobody declares it, with the round trip that belongs
+    /// to it.
+    pub fn rate_found(&self, now: Instant) -> Option<(FoundRate, Duration)> {
+        let (dated, rtt) = self.rate.found(now)?;
+        Some((FoundRate::of(dated, now)?, rtt))
+    }
+
+    /// The rate that is found in this run where nobody says it, bits per second.
+    pub fn rate_in_force_found(&self, now: Instant) -> Option<u64> {
+        self.rate.in_force(now).map(|(found, _)| found.bps)
+    }
+
+    /// An earlier run has found this. Returns whether it is a first guess.
+    pub fn recall(&mut self, once: Dated, rtt: Duration) -> bool {
+        self.rate.recall(once, rtt)
+    }
+
+    /// The most that its rate can be where it is found out, bits per second; `None`: nobody has
+    /// said so.
+    pub fn rate_max_bps(&self) -> Option<u64> {
+        self.rate.most_bps()
     }
 
     /// A packet of this kind could not wait for want of memory, or has waited too long.
@@ -552,11 +577,12 @@ impl LinkQueue {
     }
 
     /// A snapshot.
-    pub fn status(&self, load: Load, known: Option<&Link>) -> LinkStatus {
+    pub fn status(&self, now: Instant, load: Load, known: Option<&Link>) -> LinkStatus {
         let s = self.egress.stats();
         let rtt = known.and_then(Link::rtt_in_force);
         let said = known.map(Link::evidence).unwrap_or_default();
         let returns = known.map(Link::returns).unwrap_or_default();
+        let once = self.rate.once(now);
         LinkStatus {
             name: self.name.clone(),
             interface: self.interface.clone(),
@@ -572,8 +598,14 @@ impl LinkQueue {
             beside_bytes: self.beside.total().bytes,
             declared_bps: known.and_then(|known| known.pace().source().declared_bps()).unwrap_or(0),
             estimated_bps: self.rate.found_bps(),
+            found_age_s: self.rate.in_force(now).map(|(found, _)| found.age(now).as_secs()),
+            remembered_bps: once.map_or(0, |once| once.bps),
+            remembered_age_s: once.map(|once| once.age.as_secs()),
             rate_in_bps: known.and_then(Link::rate_in_bps).unwrap_or(0),
             rate_in_source: known.and_then(Link::rate_in).map(|known| known.source.name()),
+            rate_in_age_s: known.and_then(|known| known.rate_in_age(now)).map(|age| age.as_secs()),
+            rate_in_told_bps: known.and_then(Link::rate_in_told_bps).unwrap_or(0),
+            rate_in_seen_bps: known.map_or(0, Link::rate_in_seen_bps),
             carried: self.kinds.named().collect(),
             xcp_capacity_bps: self.router.as_ref().and_then(XcpQueue::capacity_bps).unwrap_or(0),
             rtt_us: rtt.map_or(0, |rtt| u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX)),

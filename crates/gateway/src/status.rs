@@ -63,10 +63,26 @@ pub struct LinkStatus {
     /// What the link carries by the reports of the gateway at its other end, bit/s; 0 when nothing
     /// is known yet, or it carries what the operator has said.
     pub estimated_bps: u64,
+    /// How long ago that was confirmed last where nobody says the rate, seconds; `None`: it is not
+    /// known, is not confirmed, or somebody says it.
+    pub found_age_s: Option<u64>,
+    /// What was found once where nobody says the rate, in an earlier run or more than ten minutes
+    /// ago, and has not been confirmed since, bit/s: a first guess, which `estimated_bps` has while
+    /// it is in force. 0: nothing.
+    pub remembered_bps: u64,
+    /// How long ago that was found, seconds.
+    pub remembered_age_s: Option<u64>,
     /// What it brings, bit/s, as far as that is known; 0: not.
     pub rate_in_bps: u64,
     /// Whence that is known: `declared`, `told` by the gateway at its other end, or `found`.
     pub rate_in_source: Option<&'static str>,
+    /// How long ago it was told, or found, seconds; `None`: it is declared, or not known.
+    pub rate_in_age_s: Option<u64>,
+    /// What a gateway at its other end has advertised of late that it sends, bit/s, whatever is
+    /// declared here; 0: nothing.
+    pub rate_in_told_bps: u64,
+    /// The most of TCP that has come in by it within a second of late, bit/s.
+    pub rate_in_seen_bps: u64,
     /// What its queue sends at now, bit/s: the rate in force without `beside_bps`. 0: as fast as it
     /// gets.
     pub queue_bps: u64,

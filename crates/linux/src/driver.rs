@@ -6,6 +6,7 @@ mod connections;
 mod ending;
 mod face;
 mod faces;
+mod found;
 mod link_events;
 mod log_file;
 mod network;
@@ -54,6 +55,7 @@ use crate::tun::{DEFAULT_QUEUE_PACKETS, ReadOutcome};
 use crate::watchdog::{Heartbeat, Watchdog};
 use connection_log::ConnectionLog;
 use face::Face;
+use found::FoundFile;
 use link_events::ToldState;
 use network::LinuxNetwork;
 use profile::{Profile, Stage};
@@ -87,6 +89,8 @@ pub struct DriverConfig {
     /// Where the journal of flows with custody is kept; `None`: nowhere, and a kill lets their
     /// connections hang.
     pub journal: Option<PathBuf>,
+    /// Where what is found of links is kept for the next start; `None`: nowhere.
+    pub found: Option<PathBuf>,
     /// Where each connection has a line at its end; `None`: nowhere.
     pub connection_log: Option<ConnectionLogConfig>,
     /// What tells the process outside that this one lives; `None`: nobody watches from outside.
@@ -109,6 +113,7 @@ impl DriverConfig {
             drain_timeout: Duration::from_secs(30),
             queue_packets: DEFAULT_QUEUE_PACKETS,
             journal: Some(PathBuf::from("/run/farlink/journal")),
+            found: None,
             connection_log: None,
             heartbeat: None,
             watchdog: true,
@@ -184,6 +189,7 @@ pub struct Driver {
     heap: HeapKeeper,
     spreader: Spreader,
     shortage: Shortage,
+    found: Option<FoundFile>,
 }
 
 /// What whoever attends to a running driver may look at and do, between two batches of packets.
@@ -257,7 +263,9 @@ impl Driver {
             heap: HeapKeeper::default(),
             spreader,
             shortage: Shortage::default(),
+            found: None,
         };
+        driver.recall(config.found.as_deref());
         driver.look_at_links()?;
         // From here on no other process serves this instance: it would hold the TUNs.
         let records = driver.open_journal(config.journal.as_deref(), slots)?;
@@ -276,6 +284,16 @@ impl Driver {
             driver.gateway.reset_recorded(clock::now(), &records, &mut driver.net);
         }
         Ok(driver)
+    }
+
+    /// What earlier runs have found of the links is a first guess.
+    fn recall(&mut self, path: Option<&Path>) {
+        let Some(path) = path else { return };
+        let now = clock::now();
+        let (file, found) = FoundFile::open(path, now);
+        self.found = Some(file);
+        let recalled = self.gateway.recall(now, &found);
+        link_events::tell_recalled(&recalled);
     }
 
     /// What a predecessor held when it was killed, and a new journal in its place.
@@ -389,6 +407,7 @@ impl Driver {
             self.look_at,
             self.shortage.deadline(),
             self.net.connection_log.as_ref().and_then(ConnectionLog::due),
+            self.found.as_ref().map(FoundFile::due),
         ]
         .into_iter()
         .flatten()
@@ -441,8 +460,12 @@ impl Driver {
         }
         self.tell_link_states();
         self.tell_rates();
+        self.tell_found();
         self.follow_known_rates();
         self.tell_fates();
+        if let Some(file) = &mut self.found {
+            file.attend(now, || self.gateway.found(now));
+        }
         if let Some(log) = &mut self.net.connection_log {
             log.attend(now, |(client, server)| self.gateway.flow_between(now, *client, *server));
         }

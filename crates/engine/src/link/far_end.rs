@@ -43,6 +43,8 @@ pub struct FarEnd {
     train_at: Option<Instant>,
     /// The newest answer to a SYN that asked for a gateway came from one.
     answers: Option<bool>,
+    /// Handshakes in which one has taken part.
+    met: u64,
 }
 
 impl FarEnd {
@@ -89,7 +91,19 @@ impl FarEnd {
     /// A SYN that asked for a gateway has been answered, by a gateway or by the host alone. Returns
     /// whether it was known that the host alone would.
     pub fn note_answer(&mut self, of_gateway: bool) -> bool {
+        self.met += u64::from(of_gateway);
         self.answers.replace(of_gateway) == Some(false)
+    }
+
+    /// A SYN that comes in has been sent on by a gateway.
+    pub fn note_asked(&mut self) {
+        self.met += 1;
+    }
+
+    /// Handshakes in which a gateway there has taken part so far.
+    #[must_use]
+    pub fn met(&self) -> u64 {
+        self.met
     }
 
     /// The SYN that a host sends for the `syns`-th time may ask for a gateway. A connection that

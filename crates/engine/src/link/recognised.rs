@@ -15,6 +15,8 @@
 use arrayvec::ArrayVec;
 use farlink_wire::{Duration, Instant};
 
+use super::dated::Dated;
+
 /// Acknowledgements that are looked at together, and for how long at most: others come too seldom
 /// to be in line.
 const LOOK_ACKS: usize = 24;
@@ -81,6 +83,10 @@ enum State {
 #[derive(Clone, Debug, Default)]
 pub struct Recogniser {
     state: State,
+    /// What has been found last, and nothing has refuted.
+    last: Option<Dated>,
+    /// It is of an earlier run, and no acknowledgement has come since.
+    is_guess: bool,
     acks: ArrayVec<Came, LOOK_ACKS>,
     watch: Watch,
     lines: u8,
@@ -112,8 +118,38 @@ impl Recogniser {
         if let State::Found { bps, at } = self.state { Some((bps, at)) } else { None }
     }
 
+    /// What has been found last, whether it counts still or not.
+    #[must_use]
+    pub fn last(&self) -> Option<Dated> {
+        self.last
+    }
+
+    /// This was found once. With the first acknowledgement it counts, and has to be seen again as
+    /// whatever is found.
+    pub fn recall(&mut self, once: Dated) {
+        if self.state == State::Unknown && self.last.is_none() {
+            (self.last, self.is_guess) = (Some(once), true);
+        }
+    }
+
     /// One has come.
     pub fn note(&mut self, came: Came) {
+        let now = came.at;
+        if core::mem::take(&mut self.is_guess)
+            && let Some(Dated { bps, .. }) = self.last
+        {
+            self.state = State::Found { bps, at: now };
+        }
+        let before = self.state;
+        self.follow(came);
+        match self.state {
+            State::Found { bps, at } if self.state != before => self.last = Some(Dated::seen(bps, at)),
+            State::Refuted { .. } => self.last = None,
+            _ => {}
+        }
+    }
+
+    fn follow(&mut self, came: Came) {
         let now = came.at;
         match self.state {
             State::Unknown => {
@@ -427,5 +463,35 @@ mod tests {
             });
         }
         assert_eq!(recogniser.found(), None);
+    }
+
+    #[test]
+    fn what_an_earlier_run_has_found_counts_from_the_first_acknowledgement_on() {
+        let at = |s: u64| Instant::from_millis(s * 1_000);
+        let came = |s: u64| Came {
+            at: at(s),
+            bytes: 52,
+            delivered_bytes: 12_000,
+            rtts: None,
+            rate_bps: 8_000_000,
+            lost: false,
+        };
+        let day_old = Dated::aged(32_000, at(0), Duration::from_secs(80_000));
+        let mut recogniser = Recogniser::default();
+        recogniser.recall(day_old);
+        assert_eq!(recogniser.found(), None, "nobody has acknowledged anything");
+        recogniser.note(came(100));
+        assert_eq!(recogniser.found(), Some((32_000, at(100))));
+        assert_eq!(recogniser.last(), Some(day_old), "it is no younger for that");
+        for s in 101..701 {
+            recogniser.note(came(s));
+        }
+        assert_eq!((recogniser.found(), recogniser.last()), (None, Some(day_old)));
+        // What has been seen here is younger.
+        let mut recogniser = recognise(Path { back_bps: 32_000, ..STILL }, 20);
+        let last = recogniser.last().unwrap();
+        assert!(last.age(at(20)) < Duration::from_secs(20), "{last:?}");
+        recogniser.recall(day_old);
+        assert_eq!(recogniser.last(), Some(last));
     }
 }

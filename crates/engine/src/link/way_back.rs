@@ -3,6 +3,7 @@
 use farlink_wire::{Duration, Instant};
 
 use super::advertised::Advertised;
+use super::dated::Dated;
 use super::recognised::{Came, Recogniser};
 use super::{Acknowledged, Link};
 use crate::ack_policy::AckPolicy;
@@ -82,6 +83,46 @@ impl Link {
     #[must_use]
     pub fn rate_in_bps(&self) -> Option<u64> {
         self.rate_in().map(|known| known.bps)
+    }
+
+    /// The operator says what it brings.
+    #[must_use]
+    pub fn is_rate_in_declared(&self) -> bool {
+        self.way_in.declared_bps.is_some()
+    }
+
+    /// How long ago that was told, or seen, that is in force; `None`: it is declared, or nothing is
+    /// known.
+    #[must_use]
+    pub fn rate_in_age(&self, now: Instant) -> Option<Duration> {
+        let known = self.rate_in()?;
+        let found = self.rate_in_found().filter(|_| known.source == Source::Found);
+        found.map(|found| found.age(now)).or(known.at.map(|at| now.since(at)))
+    }
+
+    /// What acknowledgements of hosts have shown last that it brings, in this run or an earlier
+    /// one; `None`: nothing.
+    #[must_use]
+    pub fn rate_in_found(&self) -> Option<Dated> {
+        self.way_in.recogniser.last()
+    }
+
+    /// They showed this once.
+    pub(crate) fn recall_rate_in(&mut self, once: Dated) {
+        self.way_in.recogniser.recall(once);
+    }
+
+    /// The rate that a gateway at its other end has advertised of late, of what it sends into the
+    /// link, bits per second, whatever is declared here.
+    #[must_use]
+    pub fn rate_in_told_bps(&self) -> Option<u64> {
+        self.way_in.advertised.rate().and_then(|heard| heard.advert.rate).map(|(bps, _)| bps)
+    }
+
+    /// The most of TCP that has come in by it within a second of late, bits per second.
+    #[must_use]
+    pub fn rate_in_seen_bps(&self) -> u64 {
+        self.meter.fastest_bps()
     }
 
     /// The same for the size of segments, which may try whether it is so.

@@ -8,7 +8,7 @@ use farlink_linux::divert::{Diagnosis, Remedy, Severity};
 use serde_json::Value;
 
 use super::live::Sample;
-use super::past;
+use super::{exchanged, past};
 use crate::view::{count, list, microseconds, number, rate, text};
 
 /// Of what a link was sent, so much again at least shows that its rate is less than was said, or
@@ -28,8 +28,9 @@ pub fn findings(before: &Sample, after: &Sample, seconds: u64) -> Vec<Diagnosis>
         let earlier = list(&before.status, "/links");
         let earlier = earlier.iter().find(|l| text(l, "/name") == text(link, "/name"));
         found.extend(down(link));
+        let exchanged = exchanged::finding(link);
         // What has been found out is in force, and told by itself.
-        let too_high = declared_too_high(link);
+        let too_high = exchanged.or_else(|| declared_too_high(link));
         let too_high = too_high.or_else(|| too_fast(earlier?, link, seconds));
         found.extend(too_high.or_else(|| given_way(earlier?, link, flows, seconds)));
         found.extend(past::findings(earlier, link, (before, after), seconds));

@@ -1,11 +1,13 @@
 //! `farlink check`: can this host divert traffic, is it being split right now, and if not, why?
 
 mod advice;
+mod exchanged;
 pub mod host;
 mod judge;
 mod links;
 mod live;
 mod past;
+pub mod undeclared;
 pub mod watch;
 
 use std::path::Path;

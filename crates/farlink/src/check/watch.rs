@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use farlink_linux::divert::{Diagnosis, Severity};
 
-use super::{Running, host, judge, live};
+use super::{Running, host, judge, live, undeclared};
 use crate::admin::client::ask_within;
 use crate::admin::protocol::Request;
 
@@ -34,6 +34,7 @@ fn watch(socket: &Path) {
             known.update(found, |change| match change {
                 Change::Begins(d) => tracing::warn!(id = %d.id, "{}", d.text),
                 Change::Ends(d) => tracing::info!(id = %d.id, "no longer so: {}", d.text),
+                Change::Advice(d) => tracing::info!(id = %d.id, "{}", d.text),
             });
         }
     }
@@ -56,11 +57,17 @@ fn found(socket: &Path) -> anyhow::Result<Vec<Diagnosis>> {
 enum Change<'a> {
     Begins(&'a Diagnosis),
     Ends(&'a Diagnosis),
+    /// It would help. That is said once of each link.
+    Advice(&'a Diagnosis),
 }
 
 /// What was found at the last looks.
 #[derive(Default)]
-struct Known(Vec<Seen>);
+struct Known {
+    seen: Vec<Seen>,
+    /// Links of which it was said what would help.
+    advised: Vec<String>,
+}
 
 struct Seen {
     finding: Diagnosis,
@@ -78,25 +85,36 @@ impl Known {
             && (place(a).iter().any(Option::is_some) || without_numbers(a) == without_numbers(b))
     }
 
+    fn advise(&mut self, found: &[Diagnosis], say: &mut impl FnMut(Change<'_>)) {
+        for advice in found.iter().filter(|d| d.id == undeclared::UNKNOWN) {
+            let link = advice.evidence.get("link").map(ToString::to_string).unwrap_or_default();
+            if !self.advised.contains(&link) {
+                say(Change::Advice(advice));
+                self.advised.push(link);
+            }
+        }
+    }
+
     fn update(&mut self, found: Vec<Diagnosis>, mut say: impl FnMut(Change<'_>)) {
+        self.advise(&found, &mut say);
         let is_loud = |d: &Diagnosis| d.severity >= Severity::Warning;
         // What was told, and is only worth a note now, has not gone.
         let counts = |d: &Diagnosis, seen: &Seen| is_loud(d) || seen.times >= TIMES;
         let is_found = |seen: &Seen| found.iter().any(|d| Self::is_same(d, &seen.finding) && counts(d, seen));
-        for gone in self.0.extract_if(.., |seen| !is_found(seen)) {
+        for gone in self.seen.extract_if(.., |seen| !is_found(seen)) {
             if gone.times >= TIMES {
                 say(Change::Ends(&gone.finding));
             }
         }
         for finding in found.into_iter().filter(is_loud) {
-            match self.0.iter_mut().find(|seen| Self::is_same(&seen.finding, &finding)) {
+            match self.seen.iter_mut().find(|seen| Self::is_same(&seen.finding, &finding)) {
                 Some(seen) => {
                     seen.times = seen.times.saturating_add(1);
                     if seen.times == TIMES {
                         say(Change::Begins(&finding));
                     }
                 }
-                None => self.0.push(Seen { finding, times: 1 }),
+                None => self.seen.push(Seen { finding, times: 1 }),
             }
         }
     }
@@ -129,10 +147,27 @@ mod tests {
                 said.push(match change {
                     Change::Begins(d) => format!("+ {}", d.text),
                     Change::Ends(d) => format!("- {}", d.text),
+                    Change::Advice(d) => format!("= {}", d.text),
                 });
             });
         }
         assert_eq!(said, ["+ geo carries 5", "+ lan0 is down", "- lan0 is down", "- geo carries 4"]);
+    }
+
+    #[test]
+    fn what_would_help_is_said_once_of_each_link() {
+        let (mut known, mut said) = (Known::default(), Vec::new());
+        let unknown = |link: &str| {
+            Diagnosis::new(undeclared::UNKNOWN, Severity::Note, format!("say it of {link}"))
+                .seen("link", link)
+        };
+        for found in [vec![], vec![unknown("geo")], vec![], vec![unknown("geo"), unknown("lte")], vec![]] {
+            known.update(found, |change| match change {
+                Change::Advice(d) => said.push(d.text.clone()),
+                Change::Begins(d) | Change::Ends(d) => panic!("{}", d.text),
+            });
+        }
+        assert_eq!(said, ["say it of geo", "say it of lte"]);
     }
 
     #[test]
@@ -149,6 +184,7 @@ mod tests {
                 said.push(match change {
                     Change::Begins(d) => format!("+ {}", d.text),
                     Change::Ends(d) => format!("- {}", d.text),
+                    Change::Advice(d) => format!("= {}", d.text),
                 });
             });
         }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use farlink_gateway::config::{self as engine, Class, DscpClasses, InitialWindow, OnLongPaths};
@@ -35,6 +35,8 @@ pub struct Settings {
     pub queue_packets: u32,
     /// Where the connections that have data in custody are noted.
     pub journal: PathBuf,
+    /// Where what is found of links is kept for the next start, if anywhere.
+    pub found: Option<PathBuf>,
     /// How long SIGTERM waits for custody to be delivered.
     pub drain_timeout: Duration,
     /// The admin socket.
@@ -127,6 +129,11 @@ pub fn build(file: &File, source: Source<'_>, quick: &Quick) -> Result<Settings,
         queue_packets: file.divert.queue_packets.map_or(DEFAULT_QUEUE_PACKETS, |n| n.0 as u32),
         // Beside the socket, so that several gateways on one machine do not share it.
         journal: file.divert.journal.clone().unwrap_or_else(|| socket.with_extension("journal")),
+        found: file
+            .admin
+            .found_rates
+            .as_ref()
+            .map_or_else(|| Some(found_beside(&socket)), |kept| kept.0.clone()),
         divert: DivertConfig {
             method: method(file, quick),
             ..divert(file, source, quick, (gateway.interfaces.len(), gateway.shims()))?
@@ -139,6 +146,15 @@ pub fn build(file: &File, source: Source<'_>, quick: &Quick) -> Result<Settings,
         connection_log: file.admin.connection_log(flows_max),
         metrics_address: file.admin.metrics_address,
     })
+}
+
+/// Where what is found of links is kept if nobody says it. The service has a directory for what
+/// outlives a restart of the machine; of several gateways on one machine each has its own file.
+fn found_beside(socket: &Path) -> PathBuf {
+    match socket == Path::new(super::DEFAULT_SOCKET) {
+        true => PathBuf::from(super::DEFAULT_FOUND),
+        false => socket.with_extension("found"),
+    }
 }
 
 /// The class of each DSCP: of those that are not listed where a list is given, bulk.

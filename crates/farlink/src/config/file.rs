@@ -11,7 +11,7 @@ use toml::Spanned;
 
 use super::units::{Bps, Bytes, In, Ms};
 use super::values::{
-    Dscp, GatewayId, Group, LogTo, Number, Ports, Prefix, Protocol, Rate, Segments, Size, Time,
+    Dscp, GatewayId, Group, KeptIn, LogTo, Number, Ports, Prefix, Protocol, Rate, Segments, Size, Time,
 };
 pub use super::values::{LinkRate, Oversize};
 
@@ -370,6 +370,7 @@ pub struct Divert {
 pub struct Admin {
     pub socket: Option<PathBuf>,
     pub metrics_address: Option<SocketAddr>,
+    pub found_rates: Option<KeptIn>,
     pub connection_log: Option<LogTo>,
     pub connection_log_per_second: Option<Number<1, 1_000_000>>,
 }

@@ -27,6 +27,8 @@ pub use values::{Rate, Rates};
 pub const DEFAULT_FILE: &str = "/etc/farlink/farlink.toml";
 /// Where the daemon listens for `farlink status` and its kin.
 pub const DEFAULT_SOCKET: &str = "/run/farlink/farlink.sock";
+/// Where what is found of links is kept, with that socket.
+pub const DEFAULT_FOUND: &str = "/var/lib/farlink/found.json";
 
 /// Reads the configuration: a file (without one: nothing but defaults) and what the command line
 /// adds.

@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -79,6 +80,10 @@ const GROUP_FILES: [&str; 2] = ["/etc/iproute2/group", "/usr/share/iproute2/grou
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LogTo(pub LogTarget);
 
+/// Where something is kept over a restart; `None`: nowhere.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KeptIn(pub Option<PathBuf>);
+
 /// How a gateway calls itself: eight hexadecimal digits, not all of them 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GatewayId(pub u32);
@@ -148,7 +153,7 @@ macro_rules! value {
         }
     )*};
 }
-value!(Rate LinkRate Size Time Prefix Ports Dscp Protocol GatewayId Group Oversize LogTo);
+value!(Rate LinkRate Size Time Prefix Ports Dscp Protocol GatewayId Group Oversize LogTo KeptIn);
 
 impl Value for Group {
     const ALLOWED: &'static str = "a number, or a name that stands in /etc/iproute2/group";
@@ -253,6 +258,21 @@ impl Value for LogTo {
         match text {
             "stderr" => Ok(Self(LogTarget::Stderr)),
             path if path.starts_with('/') && !path.ends_with('/') => Ok(Self(LogTarget::File(path.into()))),
+            _ => Err(format!("`{text}` is no file")),
+        }
+    }
+    fn from_number(number: i64) -> Result<Self, String> {
+        Err(format!("{number} is no file"))
+    }
+}
+
+impl Value for KeptIn {
+    const ALLOWED: &'static str =
+        "\"off\", or the path of a file from the root, such as \"/var/lib/farlink/found.json\"";
+    fn from_text(text: &str) -> Result<Self, String> {
+        match text {
+            "off" => Ok(Self(None)),
+            path if path.starts_with('/') && !path.ends_with('/') => Ok(Self(Some(path.into()))),
             _ => Err(format!("`{text}` is no file")),
         }
     }

@@ -259,6 +259,30 @@ pub const FAMILIES: &[Family] = &[
     ),
     in_unit(
         gauge(
+            "farlink_link_rate_in_told_bytes_per_second",
+            OfLink("rate_in_told_bps"),
+            "What a gateway at the other end advertises that it sends into the link, whatever is declared here; 0: nothing.",
+        ),
+        Unit::Bits,
+    ),
+    in_unit(
+        gauge(
+            "farlink_link_rate_in_seen_bytes_per_second",
+            OfLink("rate_in_seen_bps"),
+            "The most of TCP that has come in by the link within a second of late.",
+        ),
+        Unit::Bits,
+    ),
+    in_unit(
+        gauge(
+            "farlink_link_remembered_bytes_per_second",
+            OfLink("remembered_bps"),
+            "Rate of the link as it was found once, and is not confirmed yet: a first guess; 0: none.",
+        ),
+        Unit::Bits,
+    ),
+    in_unit(
+        gauge(
             "farlink_link_declared_bytes_per_second",
             OfLink("declared_bps"),
             "Rate of the link, as the operator has said; 0 where he has not.",

@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::kinds::Carried;
+use crate::check::undeclared;
 use crate::show::carried_by_kind;
 use crate::view::{bytes, list, microseconds, number, rate, text};
 
@@ -33,6 +34,9 @@ pub struct Link {
     pub rate_bps: u64,
     /// What was said, where it is found to carry less, bit/s; else 0.
     pub declared_bps: u64,
+    /// What has been found of it where nobody says it, in words.
+    #[serde(skip)]
+    pub found: Option<String>,
     /// What its queue sends at, bit/s; 0: as fast as it gets, or a gateway of an older version.
     pub queue_bps: u64,
     /// What it carries now, what goes past its queue with it, bit/s.
@@ -63,7 +67,7 @@ impl Link {
     /// Its rate in words.
     pub fn rate(&self) -> String {
         match self.declared_bps {
-            0 => rate(self.rate_bps),
+            0 => self.found.clone().unwrap_or_else(|| rate(self.rate_bps)),
             declared => format!("{} (declared {})", rate(self.rate_bps), rate(declared)),
         }
     }
@@ -226,6 +230,7 @@ fn links(now: &Snapshot, before: Option<&Snapshot>, seconds: f64) -> Vec<Link> {
             interface: text(l, "/interface"),
             up: l.pointer("/up") == Some(&Value::Bool(true)),
             rate_bps,
+            found: undeclared::in_short(l),
             declared_bps: if found > 0 { number(l, "/declared_bps") } else { 0 },
             queue_bps: number(l, "/queue_bps"),
             waiting_bytes: number(l, "/backlog_bytes"),

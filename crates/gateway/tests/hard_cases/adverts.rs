@@ -112,6 +112,9 @@ fn what_is_heard_is_what_the_link_brings() {
     open(&mut t, 40_000, HIM);
     t.play(&format!("b > . 1 ack 1 <flraw 53 {SLOW}>\n ~1"));
     assert_eq!(brings(&mut t), (64_000, Some("declared")));
+    // And what the other one says is shown all the same.
+    let told_bps = t.with_gateway(|g, _, _| g.status()).links[0].rate_in_told_bps;
+    assert!(is_about((told_bps, Some("told")), 32_000, "told"), "{told_bps}");
 }
 
 /// A host that plays a gateway cannot make the link slower than an honest one says, nor half

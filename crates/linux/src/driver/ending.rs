@@ -94,6 +94,9 @@ impl Driver {
         if let Some(journal) = self.net.journal.take() {
             journal.remove();
         }
+        if let Some(file) = self.found.take() {
+            file.end(self.gateway.found(clock::now()));
+        }
         if let Some(log) = self.net.connection_log.take() {
             log.end_all(clock::now());
         }

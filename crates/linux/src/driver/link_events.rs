@@ -1,6 +1,6 @@
 //! What the kernel tells of interfaces, and what the log is told of links.
 
-use farlink_gateway::LinkState;
+use farlink_gateway::{Found, LinkState};
 use farlink_wire::{Duration, Instant};
 
 use super::Driver;
@@ -18,6 +18,11 @@ const WINK_MAX: Duration = Duration::from_secs(1);
 const RATE_NEWS_EVERY: Duration = Duration::from_secs(10);
 const RATE_NEWS_PARTS: u64 = 10;
 
+/// Nor that a link of which nobody says the rate is found to have another one, which it may have
+/// all the time.
+const FOUND_NEWS_EVERY: Duration = Duration::from_secs(600);
+const FOUND_NEWS_PARTS: u64 = 4;
+
 /// What the log was told of a link last, and in which state it has been since when.
 pub(super) struct ToldState {
     pub(super) link: String,
@@ -27,6 +32,8 @@ pub(super) struct ToldState {
     /// What it carries, where the log was told last that this is less than is declared; and when.
     carries_bps: Option<u64>,
     rate_at: Option<Instant>,
+    /// What was found where nobody says the rate, when the log was told last; and when.
+    found: Option<(u64, Instant)>,
 }
 
 impl ToldState {
@@ -34,7 +41,7 @@ impl ToldState {
     fn of<'a>(all: &'a mut Vec<Self>, link: &str, now: Instant) -> Option<&'a mut Self> {
         let place = all.iter().position(|of| of.link == link).unwrap_or_else(|| {
             let (told, is, link) = (LinkState::Up, LinkState::Up, link.to_owned());
-            all.push(Self { link, told, is, since: now, carries_bps: None, rate_at: None });
+            all.push(Self { link, told, is, since: now, carries_bps: None, rate_at: None, found: None });
             all.len() - 1
         });
         all.get_mut(place)
@@ -135,6 +142,32 @@ impl Driver {
                 ),
                 None => tracing::info!(link, declared_bps, "the link carries what is declared"),
             }
+        }
+    }
+
+    /// The log is told which rate is found where nobody says one, seldom.
+    pub(super) fn tell_found(&mut self) {
+        let now = clock::now();
+        for (link, rate_bps) in self.gateway.found_rates(now) {
+            let Some(told) = ToldState::of(&mut self.link_states, link, now) else { return };
+            let is_news = told.found.is_none_or(|(bps, at)| {
+                now.since(at) >= FOUND_NEWS_EVERY && bps.abs_diff(rate_bps) > bps / FOUND_NEWS_PARTS
+            });
+            if is_news {
+                told.found = Some((rate_bps, now));
+                tracing::info!(link, rate_bps, "the rate of the link is found, which nobody declares");
+            }
+        }
+    }
+}
+
+/// The log is told with which guesses the gateway begins.
+pub(super) fn tell_recalled(recalled: &[Found]) {
+    for Found { link, rate, rate_in, .. } in recalled {
+        for (what, rate) in [("rate", rate), ("rate_in", rate_in)] {
+            let Some(rate) = rate else { continue };
+            let (rate_bps, age_s) = (rate.bps, rate.age.as_secs());
+            tracing::info!(link, what, rate_bps, age_s, "an earlier run has found this: it is a first guess");
         }
     }
 }
