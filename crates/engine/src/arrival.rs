@@ -300,8 +300,7 @@ impl Split<'_> {
         }
     }
 
-    /// Hands the acknowledgement to the sender towards this host. Returns whether it told anything
-    /// new.
+    /// Hands the acknowledgement to its sender. Returns whether it told anything new.
     fn take_ack(
         &mut self,
         cx: &mut Cx<'_>,
@@ -323,6 +322,7 @@ impl Split<'_> {
         let towards = r.get_mut(from.other());
         let pure = s.payload_len == 0 && !s.flags.fin() && u64::from(window) == towards.tx.window_bytes();
         let ack = s.ack.min(towards.tx.snd_nxt());
+        towards.tx.note_stamps(s.options.timestamps.filter(|_| !downstream.is_marked()));
         let happened = towards.tx.on_ack(now, ack, sack, pure, ece);
         let opened = towards.tx.update_window(s.seq, ack, u64::from(window), marked);
         if let Some(link) = cx.links.get_mut(out) {

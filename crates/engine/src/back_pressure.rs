@@ -259,7 +259,7 @@ impl Hosts<'_> {
             (None, Some(from)) => {
                 let over = from.rtt_in_force().max(measured(to.other()));
                 let behind = measured(to).unwrap_or_default();
-                from.brings_bps().zip(over.map(|over| over + behind))
+                from.room_for_bps().zip(over.map(|over| over + behind))
             }
             (None, None) => None,
         };

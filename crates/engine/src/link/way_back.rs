@@ -126,6 +126,14 @@ impl Link {
         }
     }
 
+    /// What room is made for that it brings to one connection, bits per second; `None`: nobody
+    /// knows. The rates of both directions may have been mistaken for each other, and too much room
+    /// slows nobody down.
+    #[must_use]
+    pub fn room_for_bps(&self) -> Option<u64> {
+        self.rate_in().map(|known| known.bps.max(self.rate_in_force_bps().unwrap_or(0)))
+    }
+
     /// What a gateway at its other end is to know of it.
     fn advert(&self) -> Advert {
         let source = self.pace.source();
