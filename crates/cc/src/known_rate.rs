@@ -430,6 +430,8 @@ impl KnownRate {
     pub(crate) fn copies(&self) -> Copies {
         match self.state {
             State::Link(_) if self.waiting.is_some() => Copies::None,
+            // The answer to each takes room from the others on the way back.
+            State::Link(_) if self.waited_back() > LATER_MAX => Copies::None,
             State::Link(_) if self.free < TRAINS => Copies::End,
             State::Link(_) => Copies::All,
             State::Trial(_) | State::Beyond(..) => Copies::None,

@@ -50,19 +50,23 @@ impl Stamps {
         self.now = stamps.map(|stamps| stamps.val);
     }
 
-    /// It acknowledges what was sent once, so long ago.
+    /// It acknowledges what was sent once, so long ago; `None`: nobody knows when that left.
     pub fn note(&mut self, now: Instant, rtt: Option<Duration>) {
         self.waits = None;
-        let (Some(stamp), Some(rtt)) = (self.now.take(), rtt) else { return };
-        let sent_at = now - rtt;
-        let began = *self.began.get_or_insert(Began { at: now, sent_at, stamp });
+        let Some(stamp) = self.now.take() else { return };
+        let sent_at = rtt.map(|rtt| now - rtt);
+        let begins = || sent_at.map(|sent_at| Began { at: now, sent_at, stamp });
+        let Some(began) = self.began.or_else(begins) else { return };
+        self.began = Some(began);
         let counted = stamp.wrapping_sub(began.stamp);
         if counted > u32::MAX / 2 {
             // An old one that was overtaken.
             return;
         }
-        let (sent, counted) = (sent_at.since(began.sent_at), u64::from(counted));
-        self.judge(sent, counted);
+        let counted = u64::from(counted);
+        if let Some(sent_at) = sent_at {
+            self.judge(sent_at.since(began.sent_at), counted);
+        }
         let passed = i64::try_from(now.since(began.at).as_millis()).unwrap_or(i64::MAX);
         let back = passed.saturating_sub(i64::try_from(counted).unwrap_or(i64::MAX));
         if now.since(self.since) >= REMEMBERED {
@@ -74,7 +78,8 @@ impl Stamps {
         let least = before.map_or(least, |before| before.min(least));
         let waits = u64::try_from(back.saturating_sub(least)).unwrap_or(0);
         // A millisecond may be begun twice.
-        self.waits = self.is_ms.then(|| Duration::from_millis(waits.saturating_sub(1)).min(rtt));
+        let waits = Duration::from_millis(waits.saturating_sub(1));
+        self.waits = self.is_ms.then(|| waits.min(rtt.unwrap_or(waits)));
     }
 
     fn judge(&mut self, sent: Duration, counted_ms: u64) {
