@@ -117,7 +117,8 @@ pub struct Sender {
     mtu: way::MtuProbe,
     silence: Silence,
     lateness: Lateness,
-    stamps: stamps::Stamps,
+    /// Of a receiver that stamps what it sends, and has acknowledged something.
+    stamps: Option<Box<stamps::Stamps>>,
     kept: Option<Kept>,
     pair: Membership,
     blind: Blind,
@@ -162,7 +163,7 @@ impl Sender {
             mtu: way::MtuProbe::default(),
             silence: Silence::default(),
             lateness: Lateness::default(),
-            stamps: stamps::Stamps::default(),
+            stamps: None,
             kept: None,
             pair: Membership::default(),
             blind: Blind::default(),
@@ -257,7 +258,7 @@ impl Sender {
     /// Memory beside the struct itself, bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        self.board().memory_bytes() + size_of::<Controller>()
+        self.board().memory_bytes() + size_of::<Controller>() + self.stamps_bytes()
     }
 
     /// The first window is spread over this round trip.

@@ -1,7 +1,7 @@
 //! What acknowledgements mean for a sender: window, losses, recovery.
 
 use farlink_cc::{Ack, Congestion};
-use farlink_wire::{Instant, SackBlock, SeqNum, Timestamps};
+use farlink_wire::{Instant, SackBlock, SeqNum};
 
 use super::flight::Told;
 use super::timer::PTO_MIN;
@@ -19,11 +19,6 @@ impl Sender {
     pub fn update_window(&mut self, seq: SeqNum, ack: SeqNum, bytes: u64, kept: bool) -> bool {
         self.note_refused();
         self.peer.update(self.flight.una(), seq, ack, bytes, kept)
-    }
-
-    /// What comes now was stamped so by the receiver; `None`: it has no clock of its own.
-    pub fn note_stamps(&mut self, stamps: Option<Timestamps>) {
-        self.stamps.set(stamps);
     }
 
     /// The receiver acknowledged up to `ack` (within what was sent), with SACK blocks. `pure`:
@@ -88,8 +83,8 @@ impl Sender {
             self.flight.leave_recovery();
         }
         if acked.delivered_bytes > 0 && !of_old_way {
-            self.stamps.note(now, acked.rtt);
-            happened.waited_back = self.stamps.waits();
+            self.note_wait(now, acked.rtt);
+            happened.waited_back = self.waited_back();
             self.tell_controller(now, &acked, &sample, prior_in_flight);
             happened.rtt = acked.rtt;
         }
@@ -156,7 +151,7 @@ impl Sender {
             app_limited: !self.governor.is_limited(),
             in_recovery: self.governor.is_fast(),
             round_start: sample.round_start,
-            waited_back: self.stamps.waits(),
+            waited_back: self.waited_back(),
         });
         if holds_back {
             self.flight.mark_app_limited();

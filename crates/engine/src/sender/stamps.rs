@@ -8,39 +8,44 @@
 
 use farlink_wire::{Duration, Instant, Timestamps};
 
-/// Less time than this shows no clock.
-const SHOWN_MIN: Duration = Duration::from_millis(8);
-/// Two stamps differ by up to this more or less than the times do.
-const GRAIN_MS: u64 = 2;
-/// A clock that is slower than this by the time in which was sent, percent, counts no milliseconds.
-const SLOW_PERCENT: u64 = 75;
-/// Nor does one that is so many times as fast, for longer than anything waits on its way there.
-const FAST_TIMES: u64 = 2;
-const WAITS_MAX_MS: u64 = 10_000;
-/// The acknowledgement that has waited least is remembered for so long, and twice as long at most:
-/// clocks drift.
-const REMEMBERED: Duration = Duration::from_secs(300);
+use super::Sender;
 
-/// What is known of that clock.
+/// Less time than this shows no clock, milliseconds.
+const SHOWN_MIN_MS: u32 = 8;
+/// Two stamps differ by up to this more or less than the times do.
+const GRAIN_MS: u32 = 2;
+/// A clock that is slower than so many quarters of the time in which was sent counts no
+/// milliseconds.
+const SLOW_QUARTERS: u32 = 3;
+/// Nor does one that is so many times as fast, for longer than anything waits on its way there.
+const FAST_TIMES: u32 = 2;
+const WAITS_MAX_MS: u32 = 10_000;
+/// The acknowledgement that has waited least is remembered for so long, and twice as long at most:
+/// clocks drift. Milliseconds.
+const REMEMBERED_MS: u32 = 300_000;
+
+/// What is known of that clock. Times are milliseconds, modulo 2^32, and differences count.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Stamps {
     /// The stamp of the segment that has just come.
     now: Option<u32>,
-    began: Option<Began>,
+    began: Began,
+    /// The shortest way back by the two clocks, milliseconds beyond that of the first
+    /// acknowledgement: of this span of time, and the one before.
+    least_ms: [i32; 2],
+    since_ms: u32,
+    /// So long the last one waited, milliseconds.
+    waits_ms: Option<u32>,
+    has_begun: bool,
     /// It counts milliseconds.
     is_ms: bool,
-    /// The shortest way back, milliseconds by the two clocks: of this span of time, and the one
-    /// before.
-    least_ms: [Option<i64>; 2],
-    since: Instant,
-    waits: Option<Duration>,
 }
 
 /// The first acknowledgement: when it came, when what it covers had left, its stamp.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Began {
-    at: Instant,
-    sent_at: Instant,
+    at_ms: u32,
+    sent_ms: u32,
     stamp: u32,
 }
 
@@ -52,42 +57,40 @@ impl Stamps {
 
     /// It acknowledges what was sent once, so long ago; `None`: nobody knows when that left.
     pub fn note(&mut self, now: Instant, rtt: Option<Duration>) {
-        self.waits = None;
+        self.waits_ms = None;
         let Some(stamp) = self.now.take() else { return };
-        let sent_at = rtt.map(|rtt| now - rtt);
-        let begins = || sent_at.map(|sent_at| Began { at: now, sent_at, stamp });
-        let Some(began) = self.began.or_else(begins) else { return };
-        self.began = Some(began);
-        let counted = stamp.wrapping_sub(began.stamp);
-        if counted > u32::MAX / 2 {
+        let now_ms = millis(now);
+        let sent_ms = rtt.map(|rtt| millis(now - rtt));
+        if let Some(sent_ms) = sent_ms.filter(|_| !self.has_begun) {
+            self.began = Began { at_ms: now_ms, sent_ms, stamp };
+            (self.since_ms, self.has_begun) = (now_ms, true);
+        }
+        let counted_ms = stamp.wrapping_sub(self.began.stamp);
+        if !self.has_begun || counted_ms > u32::MAX / 2 {
             // An old one that was overtaken.
             return;
         }
-        let counted = u64::from(counted);
-        if let Some(sent_at) = sent_at {
-            self.judge(sent_at.since(began.sent_at), counted);
+        if let Some(sent_ms) = sent_ms {
+            self.judge(sent_ms.wrapping_sub(self.began.sent_ms), counted_ms);
         }
-        let passed = i64::try_from(now.since(began.at).as_millis()).unwrap_or(i64::MAX);
-        let back = passed.saturating_sub(i64::try_from(counted).unwrap_or(i64::MAX));
-        if now.since(self.since) >= REMEMBERED {
-            self.least_ms = [None, self.least_ms.first().copied().flatten()];
-            self.since = now;
-        }
+        // Both wrap on purpose.
+        let back_ms = now_ms.wrapping_sub(self.began.at_ms).wrapping_sub(counted_ms) as i32;
         let [least, before] = &mut self.least_ms;
-        let least = *least.insert(least.map_or(back, |least| least.min(back)));
-        let least = before.map_or(least, |before| before.min(least));
-        let waits = u64::try_from(back.saturating_sub(least)).unwrap_or(0);
+        if now_ms.wrapping_sub(self.since_ms) >= REMEMBERED_MS {
+            (*before, *least, self.since_ms) = (*least, back_ms, now_ms);
+        }
+        *least = back_ms.min(*least);
+        let waits_ms = back_ms.saturating_sub(*least.min(before));
         // A millisecond may be begun twice.
-        let waits = Duration::from_millis(waits.saturating_sub(1));
-        self.waits = self.is_ms.then(|| waits.min(rtt.unwrap_or(waits)));
+        let waits_ms = u32::try_from(waits_ms).unwrap_or(0).saturating_sub(1);
+        self.waits_ms = Some(waits_ms).filter(|_| self.is_ms);
     }
 
-    fn judge(&mut self, sent: Duration, counted_ms: u64) {
-        let sent_ms = u64::try_from(sent.as_millis()).unwrap_or(u64::MAX);
-        if sent < SHOWN_MIN {
+    fn judge(&mut self, sent_ms: u32, counted_ms: u32) {
+        if !(SHOWN_MIN_MS..u32::MAX / 2).contains(&sent_ms) {
             return;
         }
-        let is_slow = counted_ms.saturating_add(GRAIN_MS) < sent_ms / 100 * SLOW_PERCENT;
+        let is_slow = counted_ms.saturating_add(GRAIN_MS) < sent_ms / 4 * SLOW_QUARTERS;
         let is_fast = counted_ms > sent_ms.saturating_mul(FAST_TIMES).saturating_add(WAITS_MAX_MS);
         self.is_ms = !is_slow && !is_fast;
     }
@@ -95,8 +98,41 @@ impl Stamps {
     /// So much longer than the shortest of its way back the last acknowledgement took; `None`:
     /// nobody knows.
     pub fn waits(&self) -> Option<Duration> {
-        self.waits
+        self.waits_ms.map(|ms| Duration::from_millis(ms.into()))
     }
+}
+
+impl Sender {
+    /// What comes now was stamped so by the receiver; `None`: it has no clock of its own.
+    pub fn note_stamps(&mut self, stamps: Option<Timestamps>) {
+        match (&mut self.stamps, stamps) {
+            (None, Some(_)) if !self.flight.is_empty() => {
+                self.stamps = Some(Box::new(Stamps { now: stamps.map(|s| s.val), ..Stamps::default() }));
+            }
+            (None, _) => {}
+            (Some(known), stamps) => known.set(stamps),
+        }
+    }
+
+    pub(super) fn note_wait(&mut self, now: Instant, rtt: Option<Duration>) {
+        if let Some(stamps) = &mut self.stamps {
+            stamps.note(now, rtt);
+        }
+    }
+
+    /// How long the last acknowledgement has waited on its way back; `None`: nobody knows.
+    pub(super) fn waited_back(&self) -> Option<Duration> {
+        self.stamps.as_ref().and_then(|stamps| stamps.waits())
+    }
+
+    pub(super) fn stamps_bytes(&self) -> usize {
+        self.stamps.as_ref().map_or(0, |_| size_of::<Stamps>())
+    }
+}
+
+/// Modulo 2^32 on purpose.
+fn millis(at: Instant) -> u32 {
+    at.since(Instant::ZERO).as_millis() as u32
 }
 
 #[cfg(test)]
