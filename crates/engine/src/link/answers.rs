@@ -90,8 +90,8 @@ impl Link {
         self.answered_bytes = self.answered_bytes.wrapping_add(delivered);
         let is_declared =
             matches!(self.pace.source(), RateSource::Declared(_) | RateSource::Corrected { .. });
-        let is_free = !self.is_way_back_busy(now) && self.acks_late_by().is_zero();
-        let is_known = is_free || of.waited_back.is_some();
+        let is_free = !self.is_way_back_busy(now);
+        let is_known = (is_free || of.waited_back.is_some()) && self.acks_late_by().is_zero();
         let counts = is_declared && self.pace.clock() == Clock::Queue && is_known;
         let waited = of.waited_back.unwrap_or_default();
         // Modulo 2^32 on purpose: differences count.
