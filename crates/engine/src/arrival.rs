@@ -309,8 +309,7 @@ impl Split<'_> {
         sack: &[SackBlock],
         arrived: Option<Arrived>,
     ) -> bool {
-        let ece = self.agreed.ecn && s.flags.ece();
-        let now = cx.now;
+        let (now, ece) = (cx.now, self.agreed.ecn && s.flags.ece());
         let (window, downstream) = (self.legs.get(from).window_bytes(), self.legs.get(from).peer);
         // `hear` has just looked at this very segment.
         let marked = downstream.is_speaking();
