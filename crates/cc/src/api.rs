@@ -195,6 +195,9 @@ pub struct Ack {
     /// This ACK covers the first byte sent after the previous round's first ACK: a round trip has
     /// passed.
     pub round_start: bool,
+    /// So much of `rtt` the ACK waited on its way back, by the receiver's clock, which says nothing
+    /// of the way there; `None`: nobody knows.
+    pub waited_back: Option<Duration>,
 }
 
 /// A delivery-rate sample (draft-ietf-ccwg-bbr 4.1; `RS` there): from the time when the newest

@@ -151,6 +151,9 @@ struct Rounds {
     /// The smallest RTT of this round trip, and of the one before.
     min_rtt: Option<Duration>,
     min_rtt_before: Option<Duration>,
+    /// The longest that acknowledgements waited on their way back, and in the one before.
+    waited_back: Duration,
+    waited_back_before: Duration,
 }
 
 /// Trains of segments that have all waited.
@@ -274,14 +277,18 @@ impl KnownRate {
     }
 
     pub(crate) fn on_ack(&mut self, ack: &Ack) {
-        if let Some(rtt) = ack.rtt.filter(|rtt| !rtt.is_zero()) {
+        // What has waited on its way back alone has found room on its way there.
+        let waited_back = ack.waited_back.unwrap_or_default();
+        let there = &Ack { rtt: ack.rtt.map(|rtt| rtt.saturating_sub(waited_back)), ..*ack };
+        if let Some(rtt) = there.rtt.filter(|rtt| !rtt.is_zero()) {
             self.base = Some(self.base.map_or(rtt, |base| base.min(rtt)));
             self.rounds.min_rtt = Some(self.rounds.min_rtt.map_or(rtt, |min| min.min(rtt)));
         }
+        self.rounds.waited_back = self.rounds.waited_back.max(waited_back);
         self.arrived_bps = self.arrived_bps.max(ack.sample.rate_bps.unwrap_or(0));
         self.rounds.delivered += ack.acked_bytes;
         self.delivered = self.delivered.saturating_add(ack.acked_bytes);
-        let shown = self.follow_train(ack);
+        let shown = self.follow_train(there);
         let heavy_loss = ack.round_start && self.judge_losses();
         if ack.round_start {
             self.draining_rounds = self.draining_rounds.saturating_sub(1);
@@ -314,8 +321,10 @@ impl KnownRate {
             }
         }
         if ack.round_start {
-            let Rounds { lossy, min_rtt, min_rtt_before, .. } = self.rounds;
-            self.rounds = Rounds { lossy, min_rtt_before: min_rtt.or(min_rtt_before), ..Rounds::default() };
+            let Rounds { lossy, min_rtt, min_rtt_before, waited_back, .. } = self.rounds;
+            let min_rtt_before = min_rtt.or(min_rtt_before);
+            self.rounds =
+                Rounds { lossy, min_rtt_before, waited_back_before: waited_back, ..Rounds::default() };
             self.arrived_bps = ack.sample.rate_bps.unwrap_or(0);
         }
     }
@@ -429,6 +438,8 @@ impl KnownRate {
     pub(crate) fn copies(&self) -> Copies {
         match self.state {
             State::Link(_) if self.waiting.is_some() => Copies::None,
+            // The answer to each takes room from the others on the way back.
+            State::Link(_) if self.waited_back() > LATER_MAX => Copies::None,
             State::Link(_) if self.free < TRAINS => Copies::End,
             State::Link(_) => Copies::All,
             State::Trial(_) | State::Beyond(..) => Copies::None,
@@ -452,10 +463,15 @@ impl KnownRate {
         };
         // Delay that jitters is later than its smallest all the time, where much is under way.
         let usual = self.rounds.min_rtt_before.unwrap_or(base).clamp(base, base * 2 + LATER_MAX);
-        let answered = usual + self.config.acks_wait;
+        let answered = usual + self.config.acks_wait.max(self.waited_back());
         let holds = u128::from(rate_bps) * answered.as_nanos() / 8 / SECOND_NS;
         let twice = u64::try_from(holds.saturating_mul(2)).unwrap_or(u64::MAX);
         twice.max(self.initial_window).min(self.config.window_limit_bytes)
+    }
+
+    /// How long acknowledgements wait on their way back, of late.
+    fn waited_back(&self) -> Duration {
+        self.rounds.waited_back.max(self.rounds.waited_back_before)
     }
 
     /// Where an RTT begins to show a queue.

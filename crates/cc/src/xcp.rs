@@ -366,6 +366,7 @@ mod tests {
             app_limited: false,
             in_recovery: false,
             round_start: true,
+            waited_back: None,
         }
     }
 

@@ -38,6 +38,7 @@ fn ack(now: Instant, acked_bytes: u64, prior: u64, round_start: bool) -> Ack {
         app_limited: false,
         in_recovery: false,
         round_start,
+        waited_back: None,
     }
 }
 

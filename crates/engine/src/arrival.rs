@@ -300,8 +300,7 @@ impl Split<'_> {
         }
     }
 
-    /// Hands the acknowledgement to the sender towards this host. Returns whether it told anything
-    /// new.
+    /// Hands the acknowledgement to its sender. Returns whether it told anything new.
     fn take_ack(
         &mut self,
         cx: &mut Cx<'_>,
@@ -310,8 +309,7 @@ impl Split<'_> {
         sack: &[SackBlock],
         arrived: Option<Arrived>,
     ) -> bool {
-        let ece = self.agreed.ecn && s.flags.ece();
-        let now = cx.now;
+        let (now, ece) = (cx.now, self.agreed.ecn && s.flags.ece());
         let (window, downstream) = (self.legs.get(from).window_bytes(), self.legs.get(from).peer);
         // `hear` has just looked at this very segment.
         let marked = downstream.is_speaking();
@@ -323,6 +321,7 @@ impl Split<'_> {
         let towards = r.get_mut(from.other());
         let pure = s.payload_len == 0 && !s.flags.fin() && u64::from(window) == towards.tx.window_bytes();
         let ack = s.ack.min(towards.tx.snd_nxt());
+        towards.tx.note_stamps(s.options.timestamps.filter(|_| !downstream.is_marked()));
         let happened = towards.tx.on_ack(now, ack, sack, pure, ece);
         let opened = towards.tx.update_window(s.seq, ack, u64::from(window), marked);
         if let Some(link) = cx.links.get_mut(out) {

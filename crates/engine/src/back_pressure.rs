@@ -139,6 +139,14 @@ impl Split<'_> {
         }
     }
 
+    /// The link brings more from this host than there is room for.
+    pub(crate) fn make_room(&mut self, config: &Config, links: &Links, from: Side) {
+        let limit_bytes = self.hosts().relay_limit(config, links, from.other());
+        let starts_whole = self.hosts().is_on_link();
+        let relay = self.relays.get_mut(from);
+        relay.set_limit(limit_bytes.max(relay.limit_bytes()), starts_whole);
+    }
+
     fn asking(&self, cx: &Cx<'_>) -> Asking {
         Asking { age: cx.now.since(self.began_at), handshake: self.handshake, half_open: cx.half_open }
     }
@@ -259,7 +267,8 @@ impl Hosts<'_> {
             (None, Some(from)) => {
                 let over = from.rtt_in_force().max(measured(to.other()));
                 let behind = measured(to).unwrap_or_default();
-                from.brings_bps().zip(over.map(|over| over + behind))
+                let behind = behind + from.our_acks_wait(self.ack_bytes(to.other()));
+                from.room_for_bps().zip(over.map(|over| over + behind))
             }
             (None, None) => None,
         };

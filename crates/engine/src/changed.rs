@@ -56,7 +56,7 @@ impl Split<'_> {
             }
             Changed::Asks(to, question) => self.relays.get_mut(to.other()).tx.ask_link(question),
             Changed::Brings(way) => {
-                self.each_out(|out| out == way, |split, _| split.limit_relays(config, links));
+                self.each_out(|out| out == way, |split, to| split.make_room(config, links, to));
             }
             Changed::RelayBytes => self.limit_relays(config, links),
             Changed::DrainEnded => self.keep_hold(),

@@ -14,6 +14,7 @@ mod pair;
 mod peer_window;
 mod plan;
 mod silence;
+mod stamps;
 mod timer;
 mod way;
 
@@ -75,6 +76,8 @@ pub struct Happened {
     pub large_sent_at: Option<Instant>,
     /// The round trip that was measured.
     pub rtt: Option<Duration>,
+    /// So long the acknowledgement waited on its way back, as far as that shows.
+    pub waited_back: Option<Duration>,
 }
 
 impl Happened {
@@ -85,6 +88,7 @@ impl Happened {
             newest_again: self.newest_again,
             delivered_bytes: self.delivered_bytes,
             rtt: self.rtt,
+            waited_back: self.waited_back,
         }
     }
 
@@ -113,6 +117,8 @@ pub struct Sender {
     mtu: way::MtuProbe,
     silence: Silence,
     lateness: Lateness,
+    /// Of a receiver that stamps what it sends, and has acknowledged something.
+    stamps: Option<Box<stamps::Stamps>>,
     kept: Option<Kept>,
     pair: Membership,
     blind: Blind,
@@ -157,6 +163,7 @@ impl Sender {
             mtu: way::MtuProbe::default(),
             silence: Silence::default(),
             lateness: Lateness::default(),
+            stamps: None,
             kept: None,
             pair: Membership::default(),
             blind: Blind::default(),
@@ -251,7 +258,7 @@ impl Sender {
     /// Memory beside the struct itself, bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        self.board().memory_bytes() + size_of::<Controller>()
+        self.board().memory_bytes() + size_of::<Controller>() + self.stamps_bytes()
     }
 
     /// The first window is spread over this round trip.

@@ -35,6 +35,7 @@ fn gives_way(lost_bytes: u64, segments: u64) -> bool {
         app_limited: false,
         in_recovery: false,
         round_start: true,
+        waited_back: None,
     });
     cc.has_given_way()
 }
@@ -56,6 +57,7 @@ fn wait(cc: &mut KnownRate, from_ms: u64) {
             app_limited: false,
             in_recovery: false,
             round_start: false,
+            waited_back: None,
         });
     }
 }
@@ -121,6 +123,7 @@ fn delay_that_rises_and_falls_is_no_bottleneck() {
             app_limited: false,
             in_recovery: false,
             round_start: n % 48 == 0,
+            waited_back: None,
         });
         assert!(!cc.has_given_way(), "after {n} acknowledgements");
     }

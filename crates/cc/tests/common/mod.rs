@@ -174,6 +174,7 @@ impl Run {
             app_limited: self.path.app_pps > 0,
             in_recovery: self.in_recovery,
             round_start,
+            waited_back: None,
         });
     }
 }

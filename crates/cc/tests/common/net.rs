@@ -154,6 +154,7 @@ impl Flow {
             app_limited: !self.limited,
             in_recovery: self.in_recovery,
             round_start,
+            waited_back: None,
         });
         if self.controller.holds_back() {
             self.limited_by_source();

@@ -20,6 +20,8 @@ pub struct Acknowledged {
     pub delivered_bytes: u64,
     /// The round trip that it showed.
     pub rtt: Option<Duration>,
+    /// So much of that it waited on its way back; `None`: nobody knows.
+    pub waited_back: Option<Duration>,
 }
 
 /// A change by less than this part of the rate (one over it) is for new connections only.
@@ -81,16 +83,19 @@ impl Link {
     }
 
     /// What a host has just acknowledged, as if a gateway had counted it that has the clock here.
-    /// `None`: the rate is not declared, or acknowledgements are late for want of room.
+    /// `None`: the rate is not declared, or acknowledgements are late for want of room, and the
+    /// host's clock does not tell by how much.
     fn answer(&mut self, now: Instant, host: IpAddr, of: &Acknowledged) -> Option<Arrived> {
         let delivered = u32::try_from(of.delivered_bytes).unwrap_or(u32::MAX);
         self.answered_bytes = self.answered_bytes.wrapping_add(delivered);
         let is_declared =
             matches!(self.pace.source(), RateSource::Declared(_) | RateSource::Corrected { .. });
-        let is_free = !self.is_way_back_busy(now) && self.acks_late_by().is_zero();
-        let counts = is_declared && self.pace.clock() == Clock::Queue && is_free;
+        let is_free = !self.is_way_back_busy(now);
+        let is_known = (is_free || of.waited_back.is_some()) && self.acks_late_by().is_zero();
+        let counts = is_declared && self.pace.clock() == Clock::Queue && is_known;
+        let waited = of.waited_back.unwrap_or_default();
         // Modulo 2^32 on purpose: differences count.
-        let at_us = now.since(Instant::ZERO).as_micros() as u32;
+        let at_us = now.since(Instant::ZERO).saturating_sub(waited).as_micros() as u32;
         let received_bytes = self.answered_bytes;
         (counts && of.rtt.is_some() && delivered > 0).then_some(Arrived {
             by: number_of(host),

@@ -112,6 +112,18 @@ impl Link {
         Duration::from_micros(bits * 1_000_000 / return_bps).min(ACKS_WAIT_MAX)
     }
 
+    /// So long acknowledgements of what has come wait before this link, where it takes little of
+    /// what it brings. The rates of both directions may have been mistaken for each other.
+    #[must_use]
+    pub fn our_acks_wait(&self, ack_bytes: u32) -> Duration {
+        let takes = |takes: u64| self.rate_in_bps().map_or(takes, |brings| brings.min(takes));
+        let rates = self.rate_in_force_bps().map(takes).zip(self.room_for_bps());
+        let starved = rates.filter(|(takes, brings)| *takes > 0 && brings / takes >= STARVED_PARTS);
+        let bits = ACKS_WAITING * self.ack_bits(ack_bytes);
+        let wait = |takes| Duration::from_micros(bits * 1_000_000 / takes).min(ACKS_WAIT_MAX);
+        starved.map_or(Duration::ZERO, |(takes, _)| wait(takes))
+    }
+
     /// In so long an acknowledgement takes a small part of the other direction.
     #[must_use]
     pub fn acks_spared(&self, ack_bytes: u32) -> Duration {

@@ -43,7 +43,7 @@ pub struct WayIn {
     recogniser: Recogniser,
     /// Bytes of TCP that had come in with the last pure acknowledgement.
     received_bytes: u64,
-    /// What open connections go by, bits per second.
+    /// What open connections have made room for, bits per second.
     in_force_bps: Option<u64>,
 }
 
@@ -144,9 +144,9 @@ impl Link {
         self.way_in.recogniser.note(came);
     }
 
-    /// It is another one than open connections go by.
+    /// Another room is to be made for it than open connections have made.
     pub(crate) fn is_rate_in_news(&mut self) -> bool {
-        let now_bps = self.rate_in_bps();
+        let now_bps = self.room_for_bps();
         let is_news = match (now_bps, self.way_in.in_force_bps) {
             (Some(now), Some(then)) => now.abs_diff(then) > then / NEWS_PARTS,
             (now, then) => now != then,
@@ -165,6 +165,15 @@ impl Link {
             Some(known) if known.source == Source::Declared => Some(known.bps),
             known => self.rate_in_force_bps().max(known.map(|known| known.bps)),
         }
+    }
+
+    /// What room is made for that it brings to one connection, bits per second: what is known, or as
+    /// much as it takes, and no less than has been seen to come of late. The rates of both
+    /// directions may differ much, or have been mistaken for each other.
+    #[must_use]
+    pub fn room_for_bps(&self) -> Option<u64> {
+        let known = self.rate_in_bps().max(self.rate_in_force_bps())?;
+        Some(known.max(self.meter.fastest_bps()))
     }
 
     /// What a gateway at its other end is to know of it.

@@ -83,6 +83,8 @@ impl Sender {
             self.flight.leave_recovery();
         }
         if acked.delivered_bytes > 0 && !of_old_way {
+            self.note_wait(now, acked.rtt);
+            happened.waited_back = self.waited_back();
             self.tell_controller(now, &acked, &sample, prior_in_flight);
             happened.rtt = acked.rtt;
         }
@@ -149,6 +151,7 @@ impl Sender {
             app_limited: !self.governor.is_limited(),
             in_recovery: self.governor.is_fast(),
             round_start: sample.round_start,
+            waited_back: self.waited_back(),
         });
         if holds_back {
             self.flight.mark_app_limited();

@@ -24,25 +24,25 @@ const LATE_MIN: Duration = Duration::from_micros(500);
 pub(super) struct Lateness {
     answers: u8,
     since: Instant,
-    /// The worst since then.
-    worst: Duration,
+    /// The worst since then, microseconds: each sender has this, so it is small.
+    worst_us: u32,
     /// The worst of the time before.
-    worst_before: Duration,
+    worst_before_us: u32,
 }
 
 impl Lateness {
     fn note(&mut self, now: Instant, late: Duration) {
         if now.since(self.since) > REMEMBERED {
-            self.worst_before = core::mem::take(&mut self.worst);
+            self.worst_before_us = core::mem::take(&mut self.worst_us);
             self.since = now;
         }
-        self.worst = self.worst.max(late);
+        self.worst_us = self.worst_us.max(u32::try_from(late.as_micros()).unwrap_or(u32::MAX));
         self.answers = self.answers.saturating_add(1);
     }
 
     /// An answer that is later than this is missing.
     fn bound(&self) -> Option<Duration> {
-        let worst = self.worst.max(self.worst_before);
+        let worst = Duration::from_micros(self.worst_us.max(self.worst_before_us).into());
         (self.answers >= ANSWERS_MIN).then(|| (worst + worst / LATER_PART).max(LATE_MIN))
     }
 }

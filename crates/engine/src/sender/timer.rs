@@ -19,6 +19,9 @@ pub(super) const HOLE_RTOS: u32 = 2;
 /// Smallest probe timeout (Linux TCP_TIMEOUT_MIN: 2 jiffies).
 pub(super) const PTO_MIN: Duration = Duration::from_millis(10);
 
+/// An acknowledgement of a host with timestamps, IPv6. Bytes.
+const HOST_ACK_BYTES: u32 = 72;
+
 /// Deadlines of what is under way.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Timers {
@@ -166,14 +169,14 @@ impl Sender {
             is_clocked: is_said,
             is_own,
             is_lossy: is_own && link.is_some_and(Link::is_lossy),
-            acks_late_us: acks_late_us(link),
+            acks_late_us: acks_late_us(link, gateway),
             packet_time: link.map(|link| link.packet_time(gateway)).unwrap_or_default(),
         };
     }
 
     /// The first of what is under way leaves, and nothing has been heard yet.
     pub fn expect_late_acks(&mut self, link: Option<&Link>, gateway: Option<Identity>) {
-        self.silence.expected.acks_late_us = acks_late_us(link);
+        self.silence.expected.acks_late_us = acks_late_us(link, gateway);
         self.silence.expected.packet_time = link.map(|link| link.packet_time(gateway)).unwrap_or_default();
     }
 
@@ -297,7 +300,11 @@ impl Sender {
 }
 
 /// By how much acknowledgements may be late, microseconds: each sender has this, so it is small.
-fn acks_late_us(link: Option<&Link>) -> u32 {
-    let late = link.map_or(Duration::ZERO, Link::acks_late_by);
+/// Those of gateways take turns, however many connections there are. Those of hosts stand in a
+/// queue, which holds so many and no more.
+fn acks_late_us(link: Option<&Link>, gateway: Option<Identity>) -> u32 {
+    let in_queue =
+        |link: &Link| if gateway.is_none() { link.acks_wait(HOST_ACK_BYTES) } else { Duration::MAX };
+    let late = link.map_or(Duration::ZERO, |link| link.acks_late_by().min(in_queue(link)));
     u32::try_from(late.as_micros()).unwrap_or(u32::MAX)
 }
