@@ -24,6 +24,7 @@ mod moving;
 mod peer;
 mod spread;
 mod steer;
+mod trial;
 
 use std::collections::VecDeque;
 
@@ -34,7 +35,8 @@ use burst::Burst;
 use hosts::Hosts;
 use moving::Moving;
 use peer::{Peer, Sample, Sent, Terms, is_less, micros};
-use steer::{Drained, Draining, Presence};
+use steer::{Drained, Draining, LOWERING_GAIN, Presence};
+use trial::{Chance, Told, Trial};
 
 /// An estimate that nothing has confirmed for so long is forgotten.
 const LIFETIME: Duration = Duration::from_secs(600);
@@ -187,6 +189,8 @@ pub struct RateEstimate {
     drained: Option<Drained>,
     /// Hosts tell of the link, for want of a gateway.
     hosts: Hosts,
+    /// Whether it carries more than is declared.
+    trial: Trial,
 }
 
 impl RateEstimate {
@@ -243,6 +247,7 @@ impl RateEstimate {
             empty_at: self.empty_at,
             presence: self.presence,
             hosts: self.hosts.without_shown(),
+            trial: self.trial.anew(),
             ..Self::declared(rate_bps)
         };
     }
@@ -257,6 +262,24 @@ impl RateEstimate {
     #[must_use]
     pub fn is_as_declared(&self) -> bool {
         self.is_declared && self.rate_bps == self.most_bps
+    }
+
+    /// Bits per second that short trains at more than the declared rate have shown it to carry;
+    /// `None`: no more than that, as far as is known.
+    #[must_use]
+    pub fn room_bps(&self) -> Option<u64> {
+        self.trial.room_bps().filter(|_| self.is_as_declared())
+    }
+
+    /// Nobody waits but for one who sends a lot, since `busy_since`: it may be tried whether the link
+    /// carries more than is declared.
+    pub fn may_try(&mut self, now: Instant, busy_since: Instant) {
+        let (Some(declared_bps), Some(rtt)) = (self.most_bps, self.rtt) else { return };
+        let is_calm = self.is_as_declared() && self.gain >= 100 && !self.is_restless(now);
+        if is_calm {
+            let total_bytes = self.sent.total_bytes();
+            self.trial.may_begin(now, &Chance { declared_bps, rtt, busy_since, total_bytes });
+        }
     }
 
     /// Bits per second that the link carries, with what the link layer adds; `None`: not known (any
@@ -287,6 +310,9 @@ impl RateEstimate {
             let floor = u128::from(SEARCH_ROUND_BYTES) * 8 * NS_PER_S / self.round().as_nanos().max(1);
             let floor = u64::try_from(floor).unwrap_or(u64::MAX);
             return self.rate_bps.map(|rate| self.at_most(rate.saturating_mul(2).max(floor)));
+        }
+        if let Some(train_bps) = self.trial.sending_bps() {
+            return Some(train_bps);
         }
         let gain = if self.probe_until.is_some() { self.probe_gain } else { self.gain };
         if let Some(filling_bps) = self.filling_bps {
@@ -380,6 +406,12 @@ impl RateEstimate {
             is_restless: self.is_restless(now),
             rate_bps: self.rate_bps,
         };
+        if self.is_declared && !report.sent_again {
+            let delay_us = report.arrived_us.wrapping_sub(micros(sent_at));
+            let total_bytes = terms.sent.and_then(|sent| sent.total_bytes);
+            let (by, of_host) = (report.peer, report.of_host);
+            self.trial.hear(now, Told { by, of_host, sent_at, delay_us, total_bytes });
+        }
         let peer = self.peer(now, report, sent_at, terms.sent);
         let Some(sample) = peer.and_then(|p| p.sample(report, sent_at, &terms)) else { return };
         self.samples += 1;
@@ -402,11 +434,15 @@ impl RateEstimate {
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.rate_bps?;
         let forget = (!self.is_as_declared()).then_some(self.confirmed_at + self.lifetime());
-        [self.probe_until, self.gain_until, forget, self.search_until()].into_iter().flatten().min()
+        let trial = self.trial.poll_timeout();
+        [self.probe_until, self.gain_until, forget, self.search_until(), trial].into_iter().flatten().min()
     }
 
     /// Time has come.
     pub fn handle_timeout(&mut self, now: Instant) {
+        if let Some(stands) = self.trial.follow(now, self.sent.total_bytes()) {
+            self.lowered = (now + stands * (100 / (100 - LOWERING_GAIN)), LOWERING_GAIN);
+        }
         if self.probe_until.is_some_and(|at| at <= now) {
             self.probe_until = None;
             if self.is_declared {
@@ -548,6 +584,7 @@ impl RateEstimate {
             self.confirmed_at = now;
             if self.is_as_declared() {
                 // It may have been for a moment.
+                self.trial = self.trial.anew();
                 self.next_probe_at = now + 2 * self.round();
                 self.probe_gap = 0;
             }

@@ -385,6 +385,10 @@ fn rate_of(link: &Value) -> String {
         (found, 0) => format!("{} (found out)", view::rate(found)),
         (carries, declared) => format!("{} (declared {})", view::rate(carries), view::rate(declared)),
     };
+    let rate = match number(link, "/room_bps") {
+        0 => rate,
+        room => format!("{rate}, carries {} at least", view::rate(room)),
+    };
     let is_another = queue_bps > 0 && queue_bps.abs_diff(rate_bps) > rate_bps / 100;
     let rate = if is_another { format!("{rate}, queue {}", view::rate(queue_bps)) } else { rate };
     // What the operator has declared he knows.

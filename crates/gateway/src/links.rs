@@ -480,6 +480,9 @@ impl LinkQueue {
             self.follow_aqm();
         }
         let carried_bytes = self.carried_bytes(now);
+        if let Some(since) = self.egress.bulk_alone_since() {
+            self.rate.may_try(now, since);
+        }
         let sending_bps = self.rate.step(now, carried_bytes)?;
         if self.rate_bps != sending_bps {
             self.set_rate(now, sending_bps);
@@ -504,6 +507,11 @@ impl LinkQueue {
     /// What has been found out of its rate, bits per second; zero: nothing, or it is as declared.
     pub fn found_bps(&self) -> u64 {
         self.rate.found_bps()
+    }
+
+    /// What trials have shown it to carry, bits per second; zero: no more than is declared.
+    pub fn room_bps(&self) -> u64 {
+        self.rate.room_bps()
     }
 
     /// A packet of this kind could not wait for want of memory, or has waited too long.
@@ -572,6 +580,7 @@ impl LinkQueue {
             beside_bytes: self.beside.total().bytes,
             declared_bps: known.and_then(|known| known.pace().source().declared_bps()).unwrap_or(0),
             estimated_bps: self.rate.found_bps(),
+            room_bps: self.rate.room_bps(),
             rate_in_bps: known.and_then(Link::rate_in_bps).unwrap_or(0),
             rate_in_source: known.and_then(Link::rate_in).map(|known| known.source.name()),
             carried: self.kinds.named().collect(),

@@ -334,6 +334,8 @@ fn of_gateways(network: &mut Network, measured: &mut Measured) {
     }
     by_kind::of_links(links.iter(), measured);
     if count > 0 {
+        let room = links.iter().filter_map(|link| link.pointer("/room_bps")?.as_f64());
+        measured.metric("room_bps", room.fold(0.0, f64::max));
         measured.metric("memory_bytes", memory as f64);
         measured.metric("flows_split", split as f64);
         measured.metric("xcp_doubted", doubted as f64);
