@@ -36,7 +36,7 @@ use hosts::Hosts;
 use moving::Moving;
 use peer::{Peer, Sample, Sent, Terms, is_less, micros};
 use steer::{Drained, Draining, LOWERING_GAIN, Presence};
-use trial::{Chance, Told, Trial};
+use trial::{Told, Trial};
 
 /// An estimate that nothing has confirmed for so long is forgotten.
 const LIFETIME: Duration = Duration::from_secs(600);
@@ -262,24 +262,6 @@ impl RateEstimate {
     #[must_use]
     pub fn is_as_declared(&self) -> bool {
         self.is_declared && self.rate_bps == self.most_bps
-    }
-
-    /// Bits per second that short trains at more than the declared rate have shown it to carry;
-    /// `None`: no more than that, as far as is known.
-    #[must_use]
-    pub fn room_bps(&self) -> Option<u64> {
-        self.trial.room_bps().filter(|_| self.is_as_declared())
-    }
-
-    /// Nobody waits but for one who sends a lot, since `busy_since`: it may be tried whether the link
-    /// carries more than is declared.
-    pub fn may_try(&mut self, now: Instant, busy_since: Instant) {
-        let (Some(declared_bps), Some(rtt)) = (self.most_bps, self.rtt) else { return };
-        let is_calm = self.is_as_declared() && self.gain >= 100 && !self.is_restless(now);
-        if is_calm {
-            let total_bytes = self.sent.total_bytes();
-            self.trial.may_begin(now, &Chance { declared_bps, rtt, busy_since, total_bytes });
-        }
     }
 
     /// Bits per second that the link carries, with what the link layer adds; `None`: not known (any

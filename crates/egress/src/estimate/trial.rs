@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 use farlink_wire::time::{Duration, Instant};
 
-use super::{NS_PER_S, time_of};
+use super::{NS_PER_S, RateEstimate, time_of};
 
 /// A train takes so long, at least, and where hosts acknowledge.
 const TRAIN_MIN: Duration = Duration::from_millis(20);
@@ -134,8 +134,8 @@ impl Trial {
         Some(if train.end_bytes.is_none() { train.until } else { train.judged_at })
     }
 
-    /// Time has come, and so much has left in all. Returns how much of a train in vain stands before
-    /// the link, by its time there.
+    /// Time has come, and so much has left in all. Returns how much of a train in vain stands
+    /// before the link, by its time there.
     pub(super) fn follow(&mut self, now: Instant, total_bytes: u64) -> Option<Duration> {
         let train = self.train.as_mut()?;
         if train.end_bytes.is_none() && now >= train.until {
@@ -240,5 +240,25 @@ impl Trial {
             false => [0; 2],
         };
         Some(time_of(more, train.known_bps))
+    }
+}
+
+impl RateEstimate {
+    /// Bits per second that short trains at more than the declared rate have shown it to carry;
+    /// `None`: no more than that, as far as is known.
+    #[must_use]
+    pub fn room_bps(&self) -> Option<u64> {
+        self.trial.room_bps().filter(|_| self.is_as_declared())
+    }
+
+    /// Nobody waits but those who send a lot, since `busy_since`: it may be tried whether the link
+    /// carries more than is declared.
+    pub fn may_try(&mut self, now: Instant, busy_since: Instant) {
+        let (Some(declared_bps), Some(rtt)) = (self.most_bps, self.rtt) else { return };
+        let is_calm = self.is_as_declared() && self.gain >= 100 && !self.is_restless(now);
+        if is_calm {
+            let total_bytes = self.sent.total_bytes();
+            self.trial.may_begin(now, &Chance { declared_bps, rtt, busy_since, total_bytes });
+        }
     }
 }
