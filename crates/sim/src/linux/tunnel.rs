@@ -26,7 +26,8 @@ pub(super) fn wrapped(packet: &[u8]) -> Option<Vec<u8>> {
 
 /// The packet that this datagram carries; `None`: it is none of the tunnel's.
 pub(super) fn unwrapped(outer: &[u8]) -> Option<&[u8]> {
-    let upper = ip::upper_layer(outer).filter(|upper| !upper.is_fragment && upper.protocol == PROTOCOL_UDP)?;
+    let upper =
+        ip::upper_layer(outer).filter(|upper| !upper.is_fragment && upper.protocol == PROTOCOL_UDP)?;
     let udp = outer.get(upper.at..)?;
     let is_ours = udp.get(2..4)? == PORT.to_be_bytes();
     udp.get(UDP_HEADER_BYTES + OWN_BYTES..).filter(|_| is_ours)
