@@ -566,7 +566,7 @@ impl RateEstimate {
             self.confirmed_at = now;
             if self.is_as_declared() {
                 // It may have been for a moment.
-                self.trial = self.trial.anew();
+                self.trial = self.trial.without_train();
                 self.next_probe_at = now + 2 * self.round();
                 self.probe_gap = 0;
             }

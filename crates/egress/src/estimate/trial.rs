@@ -31,18 +31,23 @@ const FASTER: u64 = 2;
 const FASTEST: u64 = 64;
 /// Of what a train was to send too much, so much has to have left, percent.
 const FILLED_PERCENT: u64 = 60;
-/// Every report of a train shows more than is known by so much, percent, and one by so much.
-const ALL_PERCENT: u64 = 115;
+/// The reports of a train show more than is known by so much in the mean, percent, and one by so
+/// much. Of a link that carries no more none does: what is taken for waiting can only be too much.
+const MEAN_PERCENT: u64 = 115;
 const MORE_PERCENT: u64 = 120;
 /// Reports of packets that left so many times its length after its begin tell of it.
-const TOLD_TIMES: u32 = 3;
+const TOLD_TIMES: u32 = 4;
+/// So many trains in a row that nobody has told of, or that show more here and no more there, say
+/// nothing. The next one comes soon.
+const OPEN_MAX: u32 = 6;
 /// How many have to, where hosts tell.
 const REPORTS_OF_HOSTS: u32 = 3;
 /// Reports that are looked at, of the time before a train, and how many it needs.
 const BEFORE_MAX: usize = 32;
 const BEFORE_MIN: usize = 6;
-/// They come from so many round trips.
+/// They come from so many round trips, or from so long where that is shorter.
 const BEFORE_ROUNDS: u32 = 3;
+const BEFORE_TIME: Duration = Duration::from_millis(150);
 /// Data has been waiting for so many round trips, and for so long, before a train.
 const BUSY_ROUNDS: u32 = 4;
 const BUSY_MIN: Duration = Duration::from_secs(2);
@@ -95,7 +100,7 @@ struct Train {
     /// The smallest delay before it.
     delay_us: u32,
     reports: u32,
-    least_bps: u64,
+    sum_bps: u128,
     most_bps: u64,
 }
 
@@ -109,12 +114,21 @@ pub(super) struct Trial {
     vain: Duration,
     /// What the last two that have found something have found, bits per second.
     found_bps: [u64; 2],
+    /// There is not enough to send for a faster train than the first.
+    is_short: bool,
+    /// Trains in a row that say nothing.
+    open: u32,
 }
 
 impl Trial {
-    /// The same for another declared rate, or after the link was found to carry less.
+    /// The same for another declared rate.
     pub(super) fn anew(&self) -> Self {
         Self { next_at: self.next_at, ..Self::default() }
+    }
+
+    /// The same after the link was found to carry less: what it has carried before, it has.
+    pub(super) fn without_train(&self) -> Self {
+        Self { train: None, before: VecDeque::new(), ..self.clone() }
     }
 
     /// What two trains have shown the link to carry, bits per second: more than is declared.
@@ -150,14 +164,14 @@ impl Trial {
         if self.train.is_some() || now < self.next_at || now.since(chance.busy_since) < patience {
             return;
         }
-        let since = now - chance.rtt * BEFORE_ROUNDS;
+        let since = now - (chance.rtt * BEFORE_ROUNDS).max(BEFORE_TIME);
         let Some(&(_, newest)) = self.before.back() else { return };
         let of_it = || self.before.iter().filter(|(at, told)| *at >= since && told.by == newest.by);
         let delays = || of_it().map(|(_, told)| told.delay_us.wrapping_sub(newest.delay_us) as i32);
         let (Some(least), Some(most)) = (delays().min(), delays().max()) else { return };
         let noise = Duration::from_micros(u64::from(most.abs_diff(least)));
         let [last, _] = self.found_bps;
-        let known_bps = chance.declared_bps.max(last);
+        let known_bps = if self.is_short { chance.declared_bps } else { chance.declared_bps.max(last) };
         let bps = (known_bps * FASTER).min(chance.declared_bps.saturating_mul(FASTEST));
         let takes = if newest.of_host { TRAIN_MIN_OF_HOST } else { TRAIN_MIN };
         let takes = takes.max(chance.rtt / TRAIN_PARTS).max(noise * NOISE_TIMES);
@@ -177,7 +191,7 @@ impl Trial {
             of_host: newest.of_host,
             delay_us: newest.delay_us.wrapping_add_signed(least),
             reports: 0,
-            least_bps: u64::MAX,
+            sum_bps: 0,
             most_bps: 0,
         });
     }
@@ -200,8 +214,9 @@ impl Trial {
         let bits = u128::from(total_bytes.saturating_sub(train.total_bytes)) * 8;
         let bps = u64::try_from(bits * NS_PER_S / took.as_nanos().max(1)).unwrap_or(u64::MAX);
         train.reports += 1;
-        train.least_bps = train.least_bps.min(bps);
-        train.most_bps = train.most_bps.max(bps.min(train.bps));
+        let bps = bps.min(train.bps);
+        train.sum_bps += u128::from(bps);
+        train.most_bps = train.most_bps.max(bps);
     }
 
     /// All that can tell of the train has.
@@ -213,33 +228,54 @@ impl Trial {
             |bps: u64| u64::try_from(u128::from(bps) * lasts.as_nanos() / 8 / NS_PER_S).unwrap_or(u64::MAX);
         let planned = bytes_at(train.bps.saturating_sub(train.known_bps));
         let more = sent.saturating_sub(bytes_at(train.known_bps));
-        let needs = if train.of_host { REPORTS_OF_HOSTS } else { 1 };
-        if more < planned / 100 * FILLED_PERCENT || train.reports < needs {
-            // There was not enough to send, or nobody told of it. It may be so each time.
-            self.vain = (self.vain * 2).clamp(AGAIN * 4, VAIN_MAX);
-            self.next_at = now + self.vain;
-            return Some(time_of(more, train.known_bps));
-        }
-        let [last, before] = self.found_bps;
-        // As long as one is to be confirmed, each shows more than is declared, or nothing.
         let known_bps = train.known_bps;
-        let is_more = train.least_bps >= known_bps / 100 * ALL_PERCENT
-            && train.most_bps >= known_bps / 100 * MORE_PERCENT;
+        let stands = Some(time_of(more, known_bps));
+        if more < planned / 100 * FILLED_PERCENT {
+            // There was not enough to send. It may be so each time. What the first one has found
+            // can be found another time.
+            if self.found_bps[0] > 0 && !self.is_short {
+                (self.is_short, self.next_at) = (true, now + AGAIN);
+            } else {
+                self.put_off(now, AGAIN * 4);
+            }
+            return stands;
+        }
+        let needs = if train.of_host { REPORTS_OF_HOSTS } else { 1 };
+        let has_more = train.most_bps >= known_bps / 100 * MORE_PERCENT;
+        let mean_bps = train.sum_bps / u128::from(train.reports.max(1));
+        let is_more = has_more && mean_bps >= u128::from(known_bps / 100 * MEAN_PERCENT);
+        if (train.reports < needs || has_more && !is_more) && self.open < OPEN_MAX {
+            (self.open, self.next_at) = (self.open + 1, now + AGAIN);
+            return stands;
+        }
+        self.open = 0;
+        let [last, before] = self.found_bps;
+        if is_more && self.is_short && before > 0 {
+            // It is known, and no faster one can be sent for now.
+            self.is_short = false;
+            self.put_off(now, VAIN_MIN);
+            return None;
+        }
         if is_more {
             self.found_bps = [train.most_bps, last];
             (self.vain, self.next_at) = (Duration::ZERO, now + AGAIN);
             return None;
         }
-        self.vain = (self.vain * 2).clamp(VAIN_MIN, VAIN_MAX);
-        self.next_at = now + self.vain;
+        self.put_off(now, VAIN_MIN);
         // What was found before is the most that there is, or was a mistake.
-        let holds = last > 0 && train.most_bps >= last / 100 * (200 - ALL_PERCENT);
+        let holds = last > 0 && train.most_bps >= last / 100 * (200 - MEAN_PERCENT);
         self.found_bps = match holds {
             true if before == 0 => [train.most_bps.min(last); 2],
             true => [last.min(train.most_bps); 2],
             false => [0; 2],
         };
-        Some(time_of(more, train.known_bps))
+        stands
+    }
+
+    /// The next train comes later by twice as much as the last time, by so much at least.
+    fn put_off(&mut self, now: Instant, least: Duration) {
+        self.vain = (self.vain * 2).clamp(least, VAIN_MAX);
+        self.next_at = now + self.vain;
     }
 }
 
