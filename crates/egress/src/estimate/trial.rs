@@ -21,14 +21,17 @@ const TRAIN_MIN_OF_HOST: Duration = Duration::from_millis(30);
 const TRAIN_PARTS: u32 = 12;
 /// And so many bytes at the rate that is known, at least: what is too much is four packets.
 const TRAIN_BYTES_MIN: u64 = 6_000;
-/// There is none that would take longer: it would be felt.
+/// There is none that would take longer, or on slow links than this takes: it would be felt.
 const TRAIN_MAX: Duration = Duration::from_millis(60);
+const TRAIN_BYTES_SLOW: u64 = 3_000;
+/// Nor one that would take so long, however slow the link.
+const TRAIN_SLOW_MAX: Duration = Duration::from_secs(1);
 /// It takes so many times as long as delay varies.
 const NOISE_TIMES: u32 = 3;
 /// A train is so many times as fast as what is known to be carried.
 const FASTER: u64 = 2;
 /// But no faster than so many times what is declared.
-const FASTEST: u64 = 64;
+const FASTEST: u64 = 16;
 /// Of what a train was to send too much, so much has to have left, percent.
 const FILLED_PERCENT: u64 = 60;
 /// The reports of a train show more than is known by so much in the mean, percent, and one by so
@@ -37,6 +40,9 @@ const MEAN_PERCENT: u64 = 115;
 const MORE_PERCENT: u64 = 120;
 /// Reports of packets that left so many times its length after its begin tell of it.
 const TOLD_TIMES: u32 = 4;
+/// The same, percent, of one that is faster than the first: after it no more leaves than is
+/// declared, which soon looks like no more.
+const TOLD_FASTER_PERCENT: u32 = 160;
 /// So many trains in a row that nobody has told of, or that show more here and no more there, say
 /// nothing. The next one comes soon.
 const OPEN_MAX: u32 = 6;
@@ -45,9 +51,11 @@ const REPORTS_OF_HOSTS: u32 = 3;
 /// Reports that are looked at, of the time before a train, and how many it needs.
 const BEFORE_MAX: usize = 32;
 const BEFORE_MIN: usize = 6;
-/// They come from so many round trips, or from so long where that is shorter.
+/// They come from so many round trips, or from so long where that is shorter, and from so long at
+/// most where they are few.
 const BEFORE_ROUNDS: u32 = 3;
 const BEFORE_TIME: Duration = Duration::from_millis(150);
+const BEFORE_TIME_MAX: Duration = Duration::from_secs(1);
 /// Data has been waiting for so many round trips, and for so long, before a train.
 const BUSY_ROUNDS: u32 = 4;
 const BUSY_MIN: Duration = Duration::from_secs(2);
@@ -90,6 +98,7 @@ struct Train {
     bps: u64,
     /// What the link was known to carry, bits per second.
     known_bps: u64,
+    declared_bps: u64,
     total_bytes: u64,
     /// What had left when it ended.
     end_bytes: Option<u64>,
@@ -164,9 +173,12 @@ impl Trial {
         if self.train.is_some() || now < self.next_at || now.since(chance.busy_since) < patience {
             return;
         }
-        let since = now - (chance.rtt * BEFORE_ROUNDS).max(BEFORE_TIME);
         let Some(&(_, newest)) = self.before.back() else { return };
-        let of_it = || self.before.iter().filter(|(at, told)| *at >= since && told.by == newest.by);
+        let by_it = || self.before.iter().filter(|(_, told)| told.by == newest.by);
+        let lately = (chance.rtt * BEFORE_ROUNDS).max(BEFORE_TIME);
+        let are_few = by_it().filter(|(at, _)| *at >= now - lately).count() < BEFORE_MIN;
+        let since = now - if are_few { lately.max(BEFORE_TIME_MAX) } else { lately };
+        let of_it = || by_it().filter(|(at, _)| *at >= since);
         let delays = || of_it().map(|(_, told)| told.delay_us.wrapping_sub(newest.delay_us) as i32);
         let (Some(least), Some(most)) = (delays().min(), delays().max()) else { return };
         let noise = Duration::from_micros(u64::from(most.abs_diff(least)));
@@ -175,8 +187,10 @@ impl Trial {
         let bps = (known_bps * FASTER).min(chance.declared_bps.saturating_mul(FASTEST));
         let takes = if newest.of_host { TRAIN_MIN_OF_HOST } else { TRAIN_MIN };
         let takes = takes.max(chance.rtt / TRAIN_PARTS).max(noise * NOISE_TIMES);
-        let takes = takes.max(time_of(TRAIN_BYTES_MIN, chance.declared_bps));
-        if of_it().count() < BEFORE_MIN || takes > TRAIN_MAX {
+        let slow = time_of(TRAIN_BYTES_SLOW, known_bps);
+        let packets = time_of(TRAIN_BYTES_MIN, known_bps).min(slow.max(TRAIN_MAX));
+        let takes = takes.max(packets);
+        if of_it().count() < BEFORE_MIN || takes > slow.max(TRAIN_MAX) || takes > TRAIN_SLOW_MAX {
             return;
         }
         self.train = Some(Train {
@@ -184,9 +198,10 @@ impl Trial {
             until: now + takes,
             bps,
             known_bps,
+            declared_bps: chance.declared_bps,
             total_bytes: chance.total_bytes,
             end_bytes: None,
-            judged_at: now + takes * TOLD_TIMES + chance.rtt * 2 + TRAIN_MAX,
+            judged_at: now + takes * TOLD_TIMES + chance.rtt * 2 + takes.max(TRAIN_MAX),
             by: newest.by,
             of_host: newest.of_host,
             delay_us: newest.delay_us.wrapping_add_signed(least),
@@ -205,7 +220,11 @@ impl Trial {
         let Some(train) = &mut self.train else { return };
         let lasts = train.until.since(train.begun);
         let after = told.sent_at.since(train.begun);
-        let tells = told.by == train.by && after >= lasts / 2 && after <= lasts * TOLD_TIMES;
+        let tells_for = match train.known_bps > train.declared_bps {
+            true => lasts / 100 * TOLD_FASTER_PERCENT,
+            false => lasts * TOLD_TIMES,
+        };
+        let tells = told.by == train.by && after >= lasts / 2 && after <= tells_for;
         let Some(total_bytes) = told.total_bytes.filter(|_| tells && told.sent_at > train.begun) else {
             return;
         };
@@ -262,13 +281,10 @@ impl Trial {
             return None;
         }
         self.put_off(now, VAIN_MIN);
-        // What was found before is the most that there is, or was a mistake.
-        let holds = last > 0 && train.most_bps >= last / 100 * (200 - MEAN_PERCENT);
-        self.found_bps = match holds {
-            true if before == 0 => [train.most_bps.min(last); 2],
-            true => [last.min(train.most_bps); 2],
-            false => [0; 2],
-        };
+        // What was found before is more than there is, or was a mistake.
+        let most_bps = train.most_bps.min(last);
+        let is_some = train.reports >= needs && most_bps >= train.declared_bps / 100 * MORE_PERCENT;
+        self.found_bps = if is_some { [most_bps; 2] } else { [0; 2] };
         stands
     }
 
