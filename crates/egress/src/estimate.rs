@@ -35,8 +35,8 @@ use burst::Burst;
 use hosts::Hosts;
 use moving::Moving;
 use peer::{Peer, Sample, Sent, Terms, is_less, micros};
-use steer::{Drained, Draining, LOWERING_GAIN, Presence};
-use trial::{Told, Trial};
+use steer::{Drained, Draining, Presence};
+use trial::Trial;
 
 /// An estimate that nothing has confirmed for so long is forgotten.
 const LIFETIME: Duration = Duration::from_secs(600);
@@ -73,8 +73,7 @@ const SEARCH_SILENCE_MIN: Duration = Duration::from_secs(2);
 const DECLARED_PERCENT: u64 = 98;
 /// Bytes that wait for less than this are not taken to wait, whatever else is known.
 const WAIT_MIN: Duration = Duration::from_millis(2);
-/// Nor are those that wait for less than this, where the rate is declared: the machine,
-/// or the medium, may be late.
+/// Nor for less than this, where the rate is declared: the machine, or the medium, may be late.
 const DECLARED_WAIT_MIN: Duration = Duration::from_millis(10);
 /// A rate that is declared anew, and is another by no more than this part (one over it), says
 /// nothing new of a link that carries less.
@@ -84,9 +83,8 @@ const SAME_PARTS: u64 = 8;
 const LEAST_PART: u64 = 16;
 /// And so much of it is sent at least, one over it, whatever seems to wait before the link.
 const LEAST_SENT_PART: u64 = 4 * LEAST_PART;
-/// Samples that are kept.
+/// Samples that are kept; points of a round trip by which what has left is remembered.
 const RECENT_MAX: usize = 256;
-/// What has left is remembered by so many points of a round trip.
 const LOG_PARTS: u32 = 512;
 /// A rate that has risen by so much, percent, since the link was full says that there is more room.
 const ROOM_PERCENT: u64 = 104;
@@ -388,12 +386,7 @@ impl RateEstimate {
             is_restless: self.is_restless(now),
             rate_bps: self.rate_bps,
         };
-        if self.is_declared && !report.sent_again {
-            let delay_us = report.arrived_us.wrapping_sub(micros(sent_at));
-            let total_bytes = terms.sent.and_then(|sent| sent.total_bytes);
-            let (by, of_host) = (report.peer, report.of_host);
-            self.trial.hear(now, Told { by, of_host, sent_at, delay_us, total_bytes });
-        }
+        self.hear_of_train(now, report, sent_at, terms.sent);
         let peer = self.peer(now, report, sent_at, terms.sent);
         let Some(sample) = peer.and_then(|p| p.sample(report, sent_at, &terms)) else { return };
         self.samples += 1;
@@ -416,15 +409,13 @@ impl RateEstimate {
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.rate_bps?;
         let forget = (!self.is_as_declared()).then_some(self.confirmed_at + self.lifetime());
-        let trial = self.trial.poll_timeout();
-        [self.probe_until, self.gain_until, forget, self.search_until(), trial].into_iter().flatten().min()
+        let others = [forget, self.search_until(), self.trial.poll_timeout()];
+        [self.probe_until, self.gain_until].into_iter().chain(others).flatten().min()
     }
 
     /// Time has come.
     pub fn handle_timeout(&mut self, now: Instant) {
-        if let Some(stands) = self.trial.follow(now, self.sent.total_bytes()) {
-            self.lowered = (now + stands * (100 / (100 - LOWERING_GAIN)), LOWERING_GAIN);
-        }
+        self.follow_train(now);
         if self.probe_until.is_some_and(|at| at <= now) {
             self.probe_until = None;
             if self.is_declared {
@@ -565,8 +556,8 @@ impl RateEstimate {
         {
             self.confirmed_at = now;
             if self.is_as_declared() {
-                // It may have been for a moment.
                 self.trial = self.trial.without_train();
+                // It may have been for a moment.
                 self.next_probe_at = now + 2 * self.round();
                 self.probe_gap = 0;
             }

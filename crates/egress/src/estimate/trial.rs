@@ -12,7 +12,9 @@ use std::collections::VecDeque;
 
 use farlink_wire::time::{Duration, Instant};
 
-use super::{NS_PER_S, RateEstimate, time_of};
+use super::peer::{Sent, micros};
+use super::steer::LOWERING_GAIN;
+use super::{NS_PER_S, RateEstimate, Report, time_of};
 
 /// A train takes so long, at least, and where hosts acknowledge.
 const TRAIN_MIN: Duration = Duration::from_millis(20);
@@ -311,6 +313,29 @@ impl RateEstimate {
         if is_calm {
             let total_bytes = self.sent.total_bytes();
             self.trial.may_begin(now, &Chance { declared_bps, rtt, busy_since, total_bytes });
+        }
+    }
+
+    /// A packet that left then has arrived.
+    pub(super) fn hear_of_train(
+        &mut self,
+        now: Instant,
+        report: &Report,
+        sent_at: Instant,
+        sent: Option<Sent>,
+    ) {
+        if self.is_declared && !report.sent_again {
+            let delay_us = report.arrived_us.wrapping_sub(micros(sent_at));
+            let total_bytes = sent.and_then(|sent| sent.total_bytes);
+            let (by, of_host) = (report.peer, report.of_host);
+            self.trial.hear(now, Told { by, of_host, sent_at, delay_us, total_bytes });
+        }
+    }
+
+    /// Time has come: what a train in vain has left before the link is drained.
+    pub(super) fn follow_train(&mut self, now: Instant) {
+        if let Some(stands) = self.trial.follow(now, self.sent.total_bytes()) {
+            self.lowered = (now + stands * (100 / (100 - LOWERING_GAIN)), LOWERING_GAIN);
         }
     }
 }
