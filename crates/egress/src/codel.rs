@@ -3,25 +3,27 @@
 //!
 //! CoDel tells a sender by a drop, or a mark, that its packets have waited for longer than the
 //! target for a whole interval, and tells it ever more often until they do not. One that slows down
-//! keeps a short queue. One that does not would keep a long one: the control law takes seconds to
-//! minutes to drop as much as is too much. After four intervals of telling in vain, half a second
-//! at least, and if the queue does not become shorter, what has waited for longer than the bound is
-//! dropped, until the queue has been short for a tenth of a second.
+//! keeps a short queue. Others keep a long one: the control law takes seconds to minutes to drop as
+//! much as is too much. So nothing waits for longer than an interval: that is what the queue of a
+//! modem holds, and a sender that is paced and keeps two round trips under way, as BBR, lives with
+//! it. Less would cost such a sender more than it costs without a gateway.
+//!
+//! One that sends too much for four intervals in a row, half a second at least, does not listen at
+//! all. Then what has waited for longer than the bound is dropped, until the queue has been short
+//! for a tenth of a second.
 
 use farlink_wire::time::{Duration, Instant};
 
 /// A state of dropping that ended within so many intervals is taken up where it was (RFC 8289 5.4).
 const RESUME_INTERVALS: u32 = 16;
-/// A flow that is told for so many intervals, and whose packets wait for longer than the bound all
-/// the same, does not listen.
+/// A flow whose packets have waited for longer than the most for so many intervals, in each of
+/// them, does not listen.
 const PATIENCE_INTERVALS: u32 = 4;
 /// But not sooner: its round trip may be longer than the link's.
 const PATIENCE_MIN: Duration = Duration::from_millis(500);
 /// Whoever did not listen is taken to listen when the queue has been short for so long. A sender
 /// that is only late for once has a short queue for a moment, too.
 const SHORT_FOR: Duration = Duration::from_millis(100);
-/// A queue whose packets wait for less than before by such a part (one over it) becomes shorter.
-const FALLS_PARTS: u32 = 8;
 
 /// What is too long.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,16 +32,19 @@ pub struct Aqm {
     pub target: Duration,
     /// And for longer for so long: the time in which a sender can react, a round trip.
     pub interval: Duration,
+    /// Nothing waits for longer.
+    pub most: Duration,
     /// Packets of a flow that does not listen wait for so long.
     pub bound: Duration,
 }
 
 impl Default for Aqm {
-    /// As RFC 8289 4.3 and 4.4 have it for the Internet, and four times the target.
+    /// As RFC 8289 4.3 and 4.4 have it for the Internet, the interval, and four times the target.
     fn default() -> Self {
         Self {
             target: Duration::from_millis(5),
             interval: Duration::from_millis(100),
+            most: Duration::from_millis(100),
             bound: Duration::from_millis(20),
         }
     }
@@ -70,12 +75,11 @@ pub(crate) enum Verdict {
 pub(crate) struct Codel {
     /// When packets will have waited too long for an interval; `None`: they do not.
     above_until: Option<Instant>,
-    /// Since when the sender is told.
-    telling_since: Option<Instant>,
-    /// How long packets waited when an interval of that began last.
-    waited: (Instant, Duration),
-    /// In the interval before, that has become less: the sender listens.
-    falls: bool,
+    /// The sender is told.
+    tells: bool,
+    /// Since when, in each interval, packets have waited for longer than the most, and when one did
+    /// last.
+    too_much: Option<(Instant, Instant)>,
     next_at: Instant,
     count: u32,
     last_count: u32,
@@ -91,32 +95,22 @@ impl Codel {
         if self.is_deaf {
             return self.judge_deaf(now, aqm, waited, is_last);
         }
+        if waited > aqm.most && !is_last {
+            return self.judge_too_much(now, aqm);
+        }
         let too_long = self.waits_too_long(now, aqm, waited, is_last);
-        let Some(since) = self.telling_since else {
-            if !too_long {
-                return Verdict::Send;
-            }
+        if !too_long {
+            self.tells = false;
+            return Verdict::Send;
+        }
+        if !self.tells {
             let grown = self.count.saturating_sub(self.last_count);
             let resumes = grown > 1 && now.since(self.next_at) < RESUME_INTERVALS * aqm.interval;
             self.count = if resumes { grown } else { 1 };
             self.last_count = self.count;
-            self.telling_since = Some(now);
-            (self.waited, self.falls) = ((now, waited), false);
+            self.tells = true;
             self.next_at = now + self.spacing(aqm);
             return Verdict::Tell;
-        };
-        if !too_long {
-            self.telling_since = None;
-            return Verdict::Send;
-        }
-        if now.since(self.waited.0) >= aqm.interval {
-            self.falls = waited < self.waited.1 / FALLS_PARTS * (FALLS_PARTS - 1);
-            self.waited = (now, waited);
-        }
-        let patience = (PATIENCE_INTERVALS * aqm.interval).max(PATIENCE_MIN);
-        if now.since(since) >= patience && waited > aqm.bound.max(aqm.target) && !self.falls {
-            (self.is_deaf, self.telling_since, self.above_until) = (true, None, None);
-            return Verdict::Drop;
         }
         if now < self.next_at {
             return Verdict::Send;
@@ -124,6 +118,18 @@ impl Codel {
         self.count = self.count.saturating_add(1);
         self.next_at += self.spacing(aqm);
         Verdict::Tell
+    }
+
+    /// It has waited for longer than anything may.
+    fn judge_too_much(&mut self, now: Instant, aqm: &Aqm) -> Verdict {
+        let goes_on = |(_, last): &(Instant, Instant)| now.since(*last) <= aqm.interval;
+        let since = self.too_much.filter(goes_on).map_or(now, |(since, _)| since);
+        self.too_much = Some((since, now));
+        if now.since(since) >= (PATIENCE_INTERVALS * aqm.interval).max(PATIENCE_MIN) {
+            self.is_deaf = true;
+            (self.tells, self.above_until, self.too_much) = (false, None, None);
+        }
+        Verdict::Drop
     }
 
     /// The same of a flow that does not listen.
@@ -197,30 +203,44 @@ mod tests {
     }
 
     #[test]
-    fn who_has_listened_is_not_taken_for_deaf_while_the_queue_becomes_shorter() {
+    fn a_queue_that_stands_is_told_of_and_a_modem_would_hold_it() {
         let mut codel = Codel::default();
-        // A slow start that ends when its first loss is heard of.
-        let waits = |ms: u64| if ms < 400 { ms / 2 + 10 } else { 210 - (ms - 400) / 2 };
-        let dropped = (0..760).filter(|ms| judge(&mut codel, *ms, waits(*ms)) == Verdict::Drop).count();
-        assert_eq!(dropped, 0);
-        // It becomes no shorter any more.
-        let dropped = (760..1_300).filter(|ms| judge(&mut codel, *ms, 40) == Verdict::Drop).count();
-        assert!(dropped > 100, "{dropped}");
+        let verdicts: Vec<_> = (0..5_000).map(|ms| judge(&mut codel, ms, 95)).collect();
+        assert!(!verdicts.contains(&Verdict::Drop));
+        let told = verdicts.iter().filter(|v| **v == Verdict::Tell).count();
+        assert!(told > 100, "{told}");
+    }
+
+    #[test]
+    fn nothing_waits_for_longer_than_an_interval_and_a_slow_start_that_ends_is_no_deafness() {
+        let mut codel = Codel::default();
+        // It finds out late that the path is full.
+        for ms in 0..450 {
+            assert_eq!(judge(&mut codel, ms, 101), Verdict::Drop, "{ms}");
+        }
+        assert_eq!(judge(&mut codel, 460, 99), Verdict::Send);
+        assert_ne!(judge(&mut codel, 470, 40), Verdict::Drop, "within the bound no longer");
+        for ms in 600..1_050 {
+            assert_eq!(judge(&mut codel, ms, 101), Verdict::Drop, "{ms}: another time");
+        }
+        assert_ne!(judge(&mut codel, 1_060, 40), Verdict::Drop);
     }
 
     #[test]
     fn who_does_not_listen_waits_no_longer_than_the_bound_until_the_queue_stays_short() {
         let mut codel = Codel::default();
-        let first = (0..1_000).find(|ms| judge(&mut codel, *ms, 40) == Verdict::Drop);
-        assert_eq!(first, Some(600), "an interval, and half a second in vain");
-        assert_eq!(judge(&mut codel, 601, 21), Verdict::Drop);
-        assert_eq!(judge(&mut codel, 602, 19), Verdict::Send);
-        assert_eq!(judge(&mut codel, 603, 21), Verdict::Drop, "still deaf");
-        assert_eq!(judge(&mut codel, 604, 9), Verdict::Send);
-        assert_eq!(judge(&mut codel, 605, 40), Verdict::Drop, "a pause of a moment");
-        for ms in 610..=710 {
+        let dropped = (0..500).filter(|ms| judge(&mut codel, *ms, 101) == Verdict::Drop).count();
+        assert_eq!(dropped, 500, "too much, half a second long");
+        assert_ne!(judge(&mut codel, 500, 99), Verdict::Drop, "it has an interval more");
+        assert_eq!(judge(&mut codel, 501, 101), Verdict::Drop, "in vain");
+        assert_eq!(judge(&mut codel, 502, 21), Verdict::Drop);
+        assert_eq!(judge(&mut codel, 503, 19), Verdict::Send);
+        assert_eq!(judge(&mut codel, 504, 21), Verdict::Drop, "still deaf");
+        assert_eq!(judge(&mut codel, 505, 9), Verdict::Send);
+        assert_eq!(judge(&mut codel, 506, 40), Verdict::Drop, "a pause of a moment");
+        for ms in 510..=610 {
             assert_eq!(judge(&mut codel, ms, 9), Verdict::Send);
         }
-        assert_eq!(judge(&mut codel, 711, 40), Verdict::Send, "a new beginning");
+        assert_eq!(judge(&mut codel, 611, 40), Verdict::Send, "a new beginning");
     }
 }

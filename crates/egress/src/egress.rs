@@ -452,6 +452,16 @@ impl<P> Egress<P> {
         self.waiting_since
     }
 
+    /// Since when something has been waiting, where all that waits now is data of those who send a
+    /// lot: nobody else notices a queue. `None`: others wait, or nobody does.
+    #[must_use]
+    pub fn bulk_alone_since(&self) -> Option<Instant> {
+        let waiting = self.groups.waiting();
+        let is = |class| *waiting.of(class) > 0;
+        let is_alone = is(Class::Bulk) && !is(Class::Control) && !is(Class::Interactive);
+        self.waiting_since.filter(|_| is_alone && self.stats.backlog_packets == 0)
+    }
+
     /// The largest burst that leaves at once, in bytes.
     #[must_use]
     pub fn burst_bytes(&self) -> u32 {

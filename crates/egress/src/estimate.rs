@@ -26,6 +26,7 @@ mod recall;
 mod rise;
 mod spread;
 mod steer;
+mod trial;
 
 use std::collections::VecDeque;
 
@@ -37,6 +38,7 @@ use hosts::Hosts;
 use moving::Moving;
 use peer::{Peer, Sample, Sent, Terms, is_less, micros};
 use steer::{Drained, Draining, Presence};
+use trial::Trial;
 
 /// An estimate that nothing has confirmed for so long is forgotten.
 const LIFETIME: Duration = Duration::from_secs(600);
@@ -75,8 +77,7 @@ const SEARCH_SILENCE_MIN: Duration = Duration::from_secs(2);
 const DECLARED_PERCENT: u64 = 98;
 /// Bytes that wait for less than this are not taken to wait, whatever else is known.
 const WAIT_MIN: Duration = Duration::from_millis(2);
-/// Nor are those that wait for less than this, where the rate is declared: the machine,
-/// or the medium, may be late.
+/// Nor for less than this, where the rate is declared: the machine, or the medium, may be late.
 const DECLARED_WAIT_MIN: Duration = Duration::from_millis(10);
 /// A rate that is declared anew, and is another by no more than this part (one over it), says
 /// nothing new of a link that carries less.
@@ -86,9 +87,8 @@ const SAME_PARTS: u64 = 8;
 const LEAST_PART: u64 = 16;
 /// And so much of it is sent at least, one over it, whatever seems to wait before the link.
 const LEAST_SENT_PART: u64 = 4 * LEAST_PART;
-/// Samples that are kept.
+/// Samples that are kept; points of a round trip by which what has left is remembered.
 const RECENT_MAX: usize = 256;
-/// What has left is remembered by so many points of a round trip.
 const LOG_PARTS: u32 = 512;
 /// A rate that has risen by so much, percent, since the link was full says that there is more room.
 const ROOM_PERCENT: u64 = 104;
@@ -193,6 +193,8 @@ pub struct RateEstimate {
     drained: Option<Drained>,
     /// Hosts tell of the link, for want of a gateway.
     hosts: Hosts,
+    /// Whether it carries more than is declared.
+    trial: Trial,
 }
 
 impl RateEstimate {
@@ -249,6 +251,7 @@ impl RateEstimate {
             empty_at: self.empty_at,
             presence: self.presence,
             hosts: self.hosts.without_shown(),
+            trial: self.trial.anew(),
             ..Self::declared(rate_bps)
         };
     }
@@ -293,6 +296,9 @@ impl RateEstimate {
             let floor = u128::from(SEARCH_ROUND_BYTES) * 8 * NS_PER_S / self.round().as_nanos().max(1);
             let floor = u64::try_from(floor).unwrap_or(u64::MAX);
             return self.rate_bps.map(|rate| self.at_most(rate.saturating_mul(2).max(floor)));
+        }
+        if let Some(train_bps) = self.trial.sending_bps() {
+            return Some(train_bps);
         }
         let gain = if self.probe_until.is_some() { self.probe_gain } else { self.gain };
         if let Some(filling_bps) = self.filling_bps {
@@ -386,6 +392,7 @@ impl RateEstimate {
             is_restless: self.is_restless(now),
             rate_bps: self.rate_bps,
         };
+        self.hear_of_train(now, report, sent_at, terms.sent);
         let peer = self.peer(now, report, sent_at, terms.sent);
         let Some(sample) = peer.and_then(|p| p.sample(report, sent_at, &terms)) else { return };
         self.samples += 1;
@@ -408,11 +415,13 @@ impl RateEstimate {
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.rate_bps?;
         let forget = (!self.is_as_declared()).then_some(self.confirmed_at + self.lifetime());
-        [self.probe_until, self.gain_until, forget, self.search_until()].into_iter().flatten().min()
+        let others = [forget, self.search_until(), self.trial.poll_timeout()];
+        [self.probe_until, self.gain_until].into_iter().chain(others).flatten().min()
     }
 
     /// Time has come.
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.follow_train(now);
         if self.probe_until.is_some_and(|at| at <= now) {
             self.probe_until = None;
             if self.is_declared {
@@ -551,6 +560,7 @@ impl RateEstimate {
         {
             self.confirmed_at = now;
             if self.is_as_declared() {
+                self.trial = self.trial.without_train();
                 // It may have been for a moment.
                 self.next_probe_at = now + 2 * self.round();
                 self.probe_gap = 0;

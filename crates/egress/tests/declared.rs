@@ -76,6 +76,48 @@ fn a_link_that_becomes_slower_and_faster_again_is_followed() {
     }
 }
 
+/// Twice: what one train has found may be a mistake.
+#[test]
+fn what_is_declared_too_low_is_found_by_short_trains() {
+    for (rtt_ms, percent) in [(40, 50), (500, 50), (600, 50), (40, 25), (500, 25), (100, 75)] {
+        let mut m = Model::declared(RATE_BPS, rtt_ms, percent);
+        m.tries = true;
+        m.run(Duration::from_secs(2) + m.rtt() * 4);
+        assert_eq!(m.estimate.room_bps(), None, "{rtt_ms} ms, {percent} %: one train is none");
+        m.run(Duration::from_secs(40));
+        let room = m.estimate.room_bps().unwrap_or(0) * 100 / RATE_BPS;
+        assert!((75..=106).contains(&room), "{rtt_ms} ms, {percent} %: {room} %");
+        assert_eq!(m.estimate.rate_bps(), Some(RATE_BPS / 100 * percent), "it stays a limit");
+        let most = Duration::from_millis(61);
+        assert!(m.waited_max < most, "{rtt_ms} ms, {percent} %: {:?}", m.waited_max);
+        // It is forgotten once the operator says another.
+        m.estimate.declare(m.now, RATE_BPS);
+        assert_eq!(m.estimate.room_bps(), None);
+    }
+}
+
+/// And what a train in vain has left before the link goes soon.
+#[test]
+fn where_the_rate_is_right_a_train_finds_nothing_and_leaves_nothing() {
+    for rtt_ms in [40, 500] {
+        for loss_permille in [0, 10] {
+            let mut m = Model::declared(RATE_BPS, rtt_ms, 100);
+            (m.tries, m.loss_permille) = (true, loss_permille);
+            m.run(Duration::from_secs(2) + m.rtt() * 5);
+            assert!(m.waited_max < Duration::from_millis(61), "{:?}", m.waited_max);
+            m.run(Duration::from_secs(4));
+            assert!(m.waits() <= 4 * PACKET, "{rtt_ms} ms: {:?}", m.waits());
+            m.waited_max = Duration::ZERO;
+            let used = m.use_percent(Duration::from_secs(100));
+            assert!(used >= 98, "{rtt_ms} ms: {used} %");
+            assert!(m.waited_max < 8 * PACKET, "{rtt_ms} ms: the next comes much later: {:?}", m.waited_max);
+            m.run(Duration::from_secs(1_000));
+            assert_eq!(m.estimate.room_bps(), None);
+            assert!(m.estimate.is_as_declared());
+        }
+    }
+}
+
 /// Whether the rate is declared, or found.
 #[test]
 fn what_stands_before_a_link_that_became_slower_is_gone_after_four_round_trips() {

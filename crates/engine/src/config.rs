@@ -213,6 +213,8 @@ pub struct Link {
     /// The rate that the operator has said is held against what arrives at the other end, and less
     /// is sent where that is less.
     pub corrects_rate: bool,
+    /// Each byte costs money: it is not tried whether it carries more than the operator has said.
+    pub is_metered: bool,
     /// What is done with connections over it that no rule names; `None`: the default action.
     pub action: Option<LinkAction>,
     /// Whether acknowledgements that wait for it, of connections that are only forwarded, give way

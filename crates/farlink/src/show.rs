@@ -390,6 +390,10 @@ fn rate_of(link: &Value) -> String {
         }
         _ => undeclared::in_short(link).unwrap_or_else(|| view::rate(rate_bps)),
     };
+    let rate = match number(link, "/room_bps") {
+        0 => rate,
+        room => format!("{rate}, carries {} at least", view::rate(room)),
+    };
     let is_another = queue_bps > 0 && queue_bps.abs_diff(rate_bps) > rate_bps / 100;
     let rate = if is_another { format!("{rate}, queue {}", view::rate(queue_bps)) } else { rate };
     // What the operator has declared he knows.

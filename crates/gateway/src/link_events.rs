@@ -33,13 +33,14 @@ impl Gateway {
     }
 
     /// The links with a declared rate by name: that rate, and what the link carries where that is
-    /// less. Bits per second.
+    /// another. Of more it is what short trains have shown. Bits per second.
     pub fn declared_rates(&self) -> impl Iterator<Item = (&str, u64, Option<u64>)> {
         let links = self.engine.links();
         self.declared().filter_map(|link| {
             let source = links.get(link.way())?.pace().source();
             let declared_bps = source.declared_bps()?;
-            Some((link.name(), declared_bps, Some(link.found_bps()).filter(|bps| *bps > 0)))
+            let carries_bps = link.found_bps().max(link.room_bps());
+            Some((link.name(), declared_bps, Some(carries_bps).filter(|bps| *bps > 0)))
         })
     }
 

@@ -13,6 +13,8 @@ pub struct LinkRate {
     estimate: Option<RateEstimate>,
     /// A declared rate is held against what arrives.
     corrects: bool,
+    /// It is tried whether it carries more.
+    tries: bool,
     /// The most that it can be, bits per second; `None`: nobody has said so.
     most_bps: Option<u64>,
     /// Bytes sent that the gateway at the other end counts.
@@ -30,6 +32,7 @@ impl LinkRate {
         let mut rate = Self {
             estimate: None,
             corrects: link.corrects_rate,
+            tries: !link.is_metered,
             most_bps,
             counted_bytes: 0,
             once: None,
@@ -75,6 +78,7 @@ impl LinkRate {
     /// than this.
     pub fn set(&mut self, link: &config::Link) {
         (self.corrects, self.most_bps) = (link.corrects_rate, link.rate_max_bps);
+        self.tries = !link.is_metered;
     }
 
     /// Nobody says it.
@@ -211,6 +215,22 @@ impl LinkRate {
     /// What the link is thought to carry, bits per second; `None`: nothing is looked at.
     pub fn carried_bps(&self) -> Option<u64> {
         self.estimate.as_ref().and_then(RateEstimate::rate_bps)
+    }
+
+    /// Only those wait for the link who send a lot, since then: it may be tried whether it carries
+    /// more than is declared.
+    pub fn may_try(&mut self, now: Instant, busy_since: Instant) {
+        if self.tries
+            && let Some(estimate) = self.estimate.as_mut()
+        {
+            estimate.may_try(now, busy_since);
+        }
+    }
+
+    /// What such trials have shown it to carry, bits per second; zero: no more than is declared, as
+    /// far as is known.
+    pub fn room_bps(&self) -> u64 {
+        self.estimate.as_ref().and_then(RateEstimate::room_bps).unwrap_or(0)
     }
 
     /// When [`Self::step`] wants attention.

@@ -37,6 +37,10 @@ const QUEUE_SHARE: usize = 16;
 /// are.
 const QUEUE_BLOCKS_SHARE: usize = 4;
 
+/// It is not tried whether a link carries more than is declared as long as calls and the like go
+/// on: of those something comes within this time.
+const QUIET: Duration = Duration::from_secs(1);
+
 /// So many flows are counted at most that have their turns one after the other.
 const CROWD_MAX: u64 = 1024;
 
@@ -482,6 +486,11 @@ impl LinkQueue {
         }
         self.rate.meet(now, known);
         let carried_bytes = self.carried_bytes(now);
+        if let Some(since) = self.egress.bulk_alone_since()
+            && !self.others.has_come_within(now, QUIET)
+        {
+            self.rate.may_try(now, since);
+        }
         let sending_bps = self.rate.step(now, carried_bytes)?;
         if self.rate_bps != sending_bps {
             self.set_rate(now, sending_bps);
@@ -529,6 +538,11 @@ impl LinkQueue {
     /// said so.
     pub fn rate_max_bps(&self) -> Option<u64> {
         self.rate.most_bps()
+    }
+
+    /// What trials have shown it to carry, bits per second; zero: no more than is declared.
+    pub fn room_bps(&self) -> u64 {
+        self.rate.room_bps()
     }
 
     /// A packet of this kind could not wait for want of memory, or has waited too long.
@@ -601,6 +615,7 @@ impl LinkQueue {
             found_age_s: self.rate.in_force(now).map(|(found, _)| found.age(now).as_secs()),
             remembered_bps: once.map_or(0, |once| once.bps),
             remembered_age_s: once.map(|once| once.age.as_secs()),
+            room_bps: self.rate.room_bps(),
             rate_in_bps: known.and_then(Link::rate_in_bps).unwrap_or(0),
             rate_in_source: known.and_then(Link::rate_in).map(|known| known.source.name()),
             rate_in_age_s: known.and_then(|known| known.rate_in_age(now)).map(|age| age.as_secs()),

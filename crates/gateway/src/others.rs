@@ -174,6 +174,12 @@ impl Others {
         self.weights = exists.then_some(weights);
     }
 
+    /// Something of it has come within this time: a call or a stream goes on, perhaps, and would
+    /// notice what waits before the link.
+    pub fn has_come_within(&self, now: Instant, time: Duration) -> bool {
+        self.weights.is_some() && now.since(self.used_at) < time
+    }
+
     /// Time has passed: who waits, and whether anybody does. Returns whether something of it may.
     pub fn follow<P>(&mut self, now: Instant, egress: &mut Egress<P>) -> bool {
         let Some(weights) = self.weights else { return false };
@@ -228,6 +234,7 @@ pub fn aqm(rtt: Option<Duration>, packet: Duration, round: Duration) -> Aqm {
     Aqm {
         target: (interval / TARGET_PARTS).clamp(usual.target, TARGET_MAX) + packet / 2 * 3 + round,
         interval,
+        most: interval + packet + round,
         bound: BOUND + 2 * packet + round,
     }
 }
@@ -242,12 +249,13 @@ pub fn aqm_of_tcp(
     if let (Some(bps), Some(back_bps)) = rates
         && back_bps.saturating_mul(ACK_PARTS) < bps
     {
-        return Aqm { target: Duration::MAX, ..Aqm::default() };
+        return Aqm { target: Duration::MAX, most: Duration::MAX, ..Aqm::default() };
     }
     let rtt = rtt.unwrap_or(TCP_RTT).clamp(INTERVAL_MIN, INTERVAL_MAX);
     Aqm {
         target: rtt / TCP_TARGET_PARTS + packet / 2 * 3 + round,
         interval: TCP_INTERVALS * rtt,
+        most: Duration::MAX,
         bound: Duration::MAX,
     }
 }

@@ -72,6 +72,9 @@ pub struct LinkStatus {
     pub remembered_bps: u64,
     /// How long ago that was found, seconds.
     pub remembered_age_s: Option<u64>,
+    /// What short trains at more than the declared rate have shown it to carry, bit/s; 0: no more
+    /// than is declared, as far as is known.
+    pub room_bps: u64,
     /// What it brings, bit/s, as far as that is known; 0: not.
     pub rate_in_bps: u64,
     /// Whence that is known: `declared`, `told` by the gateway at its other end, or `found`.

@@ -44,6 +44,7 @@ fn gateway(everything: bool, method: Method) -> DriverConfig {
         estimate_rate: false,
         rate_max_bps: None,
         corrects_rate: true,
+        is_metered: false,
         action: None,
         ack_filter: Default::default(),
         copies: Default::default(),

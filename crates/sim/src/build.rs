@@ -148,6 +148,7 @@ fn interface(port: usize, gap: &Gap, out: &ChannelConfig, oversize: Oversize) ->
             estimate_rate,
             rate_max_bps: None,
             corrects_rate: true,
+            is_metered: false,
             action: None,
             ack_filter: AckFilter::On,
             copies: Copies::Auto,

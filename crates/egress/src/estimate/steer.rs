@@ -25,7 +25,7 @@ const VERIFY_ROUNDS: u32 = 4;
 /// be built on it.
 const LOWERING_AFTER: Duration = Duration::from_secs(12);
 /// So much is sent then, percent, at most, for a round trip.
-const LOWERING_GAIN: u32 = 95;
+pub(super) const LOWERING_GAIN: u32 = 95;
 /// The same while the link carries what is declared, for two and a half: it is not to seem to carry
 /// less.
 const LOWERING_GAIN_AS_DECLARED: u32 = 98;

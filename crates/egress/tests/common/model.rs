@@ -54,6 +54,8 @@ pub struct Model {
     reports: VecDeque<(Instant, Report)>,
     pub delivered_bytes: u64,
     pub waited_max: Duration,
+    /// It is tried whether the link carries more than is declared.
+    pub tries: bool,
 }
 
 impl Model {
@@ -95,6 +97,7 @@ impl Model {
             reports: VecDeque::new(),
             delivered_bytes: 0,
             waited_max: Duration::ZERO,
+            tries: false,
         }
     }
 
@@ -113,6 +116,9 @@ impl Model {
     }
 
     fn send(&mut self) {
+        if self.tries {
+            self.estimate.may_try(self.now, Instant::ZERO);
+        }
         self.estimate.note_sent(self.now, self.sent_bytes(), self.other_bytes);
         self.sent += 1;
         let took = Duration::from_nanos(u64::from(PACKET_BYTES) * 8 * 1_000_000_000 / self.rate_bps);

@@ -33,6 +33,7 @@ pub fn findings(before: &Sample, after: &Sample, seconds: u64) -> Vec<Diagnosis>
         let too_high = exchanged.or_else(|| declared_too_high(link));
         let too_high = too_high.or_else(|| too_fast(earlier?, link, seconds));
         found.extend(too_high.or_else(|| given_way(earlier?, link, flows, seconds)));
+        found.extend(declared_too_low(link));
         found.extend(past::findings(earlier, link, (before, after), seconds));
         found.extend(far_end(link, flows));
         found.extend(elsewhere(link, flows));
@@ -87,6 +88,38 @@ fn declared_too_high(after: &Value) -> Option<Diagnosis> {
     );
     let finding = rate_too_high(&name, real_bps, said);
     Some(finding.seen("declared_bps", declared_bps).seen("carries_bps", carries_bps))
+}
+
+/// Short trains at more than the declared rate have shown that the link carries more.
+fn declared_too_low(after: &Value) -> Option<Diagnosis> {
+    let (declared_bps, room_bps) = (number(after, "/declared_bps"), number(after, "/room_bps"));
+    if room_bps <= declared_bps {
+        return None;
+    }
+    let (name, real_bps) = (text(after, "/name"), two_digits(room_bps));
+    let said = format!(
+        "the link {name} is declared with {} and carries {} at least, as short bursts of data have shown: what is declared is a limit, so no \
+         more is sent. If nobody wants that limit, say so: `{}`, and in the configuration",
+        rate(declared_bps),
+        rate(room_bps),
+        set_rate(&name, real_bps),
+    );
+    let said = match number(after, "/rate_in_bps") {
+        in_bps if is_swapped(declared_bps, room_bps, in_bps, after) => format!(
+            "{said}. It looks as if the rates of the two directions were mistaken for each other: {} out and {} in are declared",
+            rate(declared_bps),
+            rate(in_bps),
+        ),
+        _ => said,
+    };
+    let finding = Diagnosis::new("rate-too-low", Severity::Warning, said).seen("link", &name);
+    let finding = finding.seen("declared_bps", declared_bps).seen("carries_bps", room_bps);
+    Some(finding.mended_by(Remedy::run(set_rate(&name, real_bps))))
+}
+
+/// More is declared to come in than to go out, and what is declared to go out is too low.
+fn is_swapped(declared_bps: u64, room_bps: u64, in_bps: u64, after: &Value) -> bool {
+    text(after, "/rate_in_source") == "declared" && in_bps > declared_bps && room_bps <= in_bps / 10 * 11
 }
 
 fn rate_too_high(name: &str, real_bps: u64, said: String) -> Diagnosis {
@@ -378,6 +411,25 @@ mod tests {
         let text = found[0].text.replace('\u{a0}', " ");
         assert!(text.contains("declared with 8.8 Mbit/s and carries 8.0 Mbit/s"), "{text}");
         assert_eq!(found[0].remedies, [Remedy::run("farlink set link.geo.rate_bps 8000000")]);
+    }
+
+    #[test]
+    fn a_declared_rate_that_is_too_low_is_told_with_both() {
+        let of = |room: u64, in_bps: u64| {
+            let after = link(
+                json!({"declared_bps": 2_000_000, "room_bps": room, "rate_in_bps": in_bps, "rate_in_source": "declared"}),
+            );
+            let sample = |links| Sample { status: json!({ "links": links }), ..Sample::default() };
+            findings(&sample(after.clone()), &sample(after), 2)
+        };
+        assert!(of(0, 2_000_000).is_empty(), "nothing else is known");
+        let found = of(3_940_000, 2_000_000);
+        assert_eq!(found[0].id, "rate-too-low");
+        let text = found[0].text.replace('\u{a0}', " ");
+        assert!(text.contains("declared with 2.0 Mbit/s and carries 3.9 Mbit/s at least"), "{text}");
+        assert!(!text.contains("mistaken"), "{text}");
+        assert_eq!(found[0].remedies, [Remedy::run("farlink set link.geo.rate_bps 3900000")]);
+        assert!(of(3_940_000, 20_000_000)[0].text.contains("mistaken for each other"));
     }
 
     #[test]

@@ -266,6 +266,7 @@ pub(super) fn link(
         estimate_rate: rate_bps.is_none() && named.is_none(),
         rate_max_bps: l.rate_max.as_ref().map(|most| most.get_ref().0),
         corrects_rate: l.rate_correction != Some(file::RateCorrection::Off),
+        is_metered: l.metered,
         action: l.action.map(|action| match action {
             file::LinkAction::Split => engine::LinkAction::Split,
             file::LinkAction::Custody => engine::LinkAction::Custody(notice),

@@ -73,6 +73,7 @@ pub fn named(file: &File, source: Source<'_>, quick: &Quick) -> Result<Named, Co
             leg: default_link_leg(quick.rate.is_some()),
             estimate_rate: quick.rate.is_none(),
             corrects_rate: true,
+            is_metered: false,
             ..engine::Link::default()
         };
         add_link(&mut named, &left_alone, name, link).map_err(|wrong| COMMAND_LINE.error(None, wrong))?;

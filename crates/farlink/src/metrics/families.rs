@@ -251,6 +251,14 @@ pub const FAMILIES: &[Family] = &[
     ),
     in_unit(
         gauge(
+            "farlink_link_room_bytes_per_second",
+            OfLink("room_bps"),
+            "What the link has been shown to carry that carries more than is declared; 0: no more, as far as is known.",
+        ),
+        Unit::Bits,
+    ),
+    in_unit(
+        gauge(
             "farlink_link_rate_in_bytes_per_second",
             OfLink("rate_in_bps"),
             "Rate at which the link brings what comes in, as declared, advertised or found out; 0 while unknown.",

@@ -38,6 +38,7 @@ const JOB: &[&str] = &[
     "message_bytes",
     "udp_percent",
     "stops_ms",
+    "tunnel",
     "when",
     "announced",
     "killed",
@@ -92,6 +93,12 @@ impl Cell {
     #[must_use]
     pub fn is_announced(&self) -> bool {
         self.params.get("announced").and_then(Value::as_bool).unwrap_or(false)
+    }
+
+    /// The hosts' transfers travel in a tunnel of UDP.
+    #[must_use]
+    pub fn is_in_tunnel(&self) -> bool {
+        self.params.get("tunnel").and_then(Value::as_bool).unwrap_or(false)
     }
 
     /// A whole number among the params.

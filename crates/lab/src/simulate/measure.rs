@@ -334,6 +334,13 @@ fn of_gateways(network: &mut Network, measured: &mut Measured) {
     }
     by_kind::of_links(links.iter(), measured);
     if count > 0 {
+        let room = links.iter().filter_map(|link| link.pointer("/room_bps")?.as_f64());
+        measured.metric("room_bps", room.fold(0.0, f64::max));
+        let of_declared = links.iter().filter_map(|link| {
+            let [room, declared] = ["/room_bps", "/declared_bps"].map(|at| link.pointer(at)?.as_f64());
+            Some(room? / declared.filter(|bps| *bps > 0.0)?)
+        });
+        measured.metric("room_to_declared", of_declared.fold(0.0, f64::max));
         measured.metric("memory_bytes", memory as f64);
         measured.metric("flows_split", split as f64);
         measured.metric("xcp_doubted", doubted as f64);

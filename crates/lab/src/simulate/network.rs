@@ -13,7 +13,7 @@ use farlink_sim::host::address;
 use farlink_sim::linux::config::Keepalive;
 use farlink_sim::linux::congestion::Kind;
 use farlink_sim::linux::host::{CLIENT, CLIENT_2, CLIENT_3, SERVER};
-use farlink_sim::linux::{Flood, LinuxConfig, LinuxHost, Play};
+use farlink_sim::linux::{Flood, LinuxConfig, LinuxHost, Play, tunnel};
 use farlink_sim::meter::Meter;
 use farlink_sim::node::{self, GatewayNode, router_address};
 use farlink_sim::observer::Allowances;
@@ -128,7 +128,11 @@ impl Network {
                 Role::Host => {
                     let host = host_number(&node.name)?;
                     let iack = cell.word("baseline", "") == TCP_STORE;
-                    let config = LinuxConfig { iack, ..host_config(&settings, &node.name)? };
+                    let mut config = LinuxConfig { iack, ..host_config(&settings, &node.name)? };
+                    if cell.is_in_tunnel() {
+                        config.has_tunnel = true;
+                        config.mtu_bytes = config.mtu_bytes.min(tunnel::MTU_BYTES);
+                    }
                     let mut linux = LinuxHost::new(host, config, play.clone(), seed);
                     if host == CLIENT {
                         let floods = (0..floods).filter_map(|id| flood(&topology, number, id));

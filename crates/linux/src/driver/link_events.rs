@@ -119,8 +119,8 @@ impl Driver {
         }
     }
 
-    /// The log is told when a link is found to carry less than is declared, and when it no longer
-    /// is.
+    /// The log is told when a link is found to carry less than is declared, or more, and when it no
+    /// longer is.
     pub(super) fn tell_rates(&mut self) {
         let now = clock::now();
         for (link, declared_bps, carries_bps) in self.gateway.declared_rates() {
@@ -134,6 +134,12 @@ impl Driver {
             }
             (told.carries_bps, told.rate_at) = (carries_bps, Some(now));
             match carries_bps {
+                Some(carries_bps) if carries_bps > declared_bps => tracing::warn!(
+                    link,
+                    declared_bps,
+                    carries_bps,
+                    "the link carries more than declared: no more is sent. `farlink set link.NAME.rate_bps N` says so"
+                ),
                 Some(carries_bps) => tracing::warn!(
                     link,
                     declared_bps,

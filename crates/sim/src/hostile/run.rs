@@ -400,6 +400,7 @@ fn interface(port: usize, plan: &HostilePlan, is_link: bool) -> Interface {
             estimate_rate: rate_bps.is_none(),
             rate_max_bps: None,
             corrects_rate: true,
+            is_metered: false,
             action: None,
             ack_filter: AckFilter::On,
             copies: Copies::Auto,

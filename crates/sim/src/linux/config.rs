@@ -52,6 +52,8 @@ pub struct LinuxConfig {
     /// It knows intermediate acknowledgements (Reynolds, AFIT 2006, 3.4.5): what they cover is not
     /// repeated, and not taken for delivered either.
     pub iack: bool,
+    /// All that it sends travels in a tunnel to the other host ([`super::tunnel`]).
+    pub has_tunnel: bool,
     /// Sockets without an application that it keeps (Linux `net.ipv4.tcp_max_orphans`); a further
     /// one is reset.
     pub orphans_max: usize,
@@ -95,6 +97,7 @@ impl LinuxConfig {
             dscp: 0,
             keepalive: None,
             iack: false,
+            has_tunnel: false,
             orphans_max: ORPHANS_MAX,
         }
     }

@@ -9,7 +9,7 @@ use farlink_wire::{Duration, Instant, checksum, ip};
 use super::host::{CLIENT, SERVER};
 use crate::host::address;
 
-const UDP_HEADER_BYTES: usize = 8;
+pub(super) const UDP_HEADER_BYTES: usize = 8;
 /// Each datagram carries its number.
 const NUMBER_BYTES: usize = size_of::<u32>();
 /// TTL, or hop limit.
@@ -61,19 +61,9 @@ impl Datagrams {
         let [from, to] = [CLIENT, SERVER].map(|host| address(host, self.v6));
         let at = if self.v6 { IPV6_HEADER_BYTES } else { IPV4_HEADER_BYTES };
         let len = usize::from(due.bytes).max(at + UDP_HEADER_BYTES + NUMBER_BYTES);
-        let udp_len = (len - at) as u16;
         let mut packet = vec![0; len];
-        write_ip_header(&mut packet, (self.dscp, PROTOCOL_UDP), (from, to));
-        let udp = &mut packet[at..];
-        udp[..2].copy_from_slice(&PORTS[0].to_be_bytes());
-        udp[2..4].copy_from_slice(&PORTS[1].to_be_bytes());
-        udp[4..6].copy_from_slice(&udp_len.to_be_bytes());
-        udp[UDP_HEADER_BYTES..][..NUMBER_BYTES].copy_from_slice(&(number as u32).to_be_bytes());
-        let pseudo = checksum::pseudo_header(from, to, PROTOCOL_UDP, u32::from(udp_len));
-        let check = !checksum::add(pseudo, checksum::sum(udp));
-        // 0 says that there is none (RFC 768), which IPv6 forbids (RFC 8200 section 8.1).
-        let check = if check == 0 { u16::MAX } else { check };
-        udp[6..8].copy_from_slice(&check.to_be_bytes());
+        packet[at + UDP_HEADER_BYTES..][..NUMBER_BYTES].copy_from_slice(&(number as u32).to_be_bytes());
+        write_udp(&mut packet, self.dscp, (from, to), PORTS);
         Some(packet)
     }
 
@@ -85,6 +75,24 @@ impl Datagrams {
             arrived.get_or_insert(now);
         }
     }
+}
+
+/// The headers of a packet of this length that carries a datagram, between addresses of one family;
+/// what it carries stands there already.
+pub(super) fn write_udp(packet: &mut [u8], dscp: u8, (from, to): (IpAddr, IpAddr), ports: [u16; 2]) {
+    let at = if from.is_ipv6() { IPV6_HEADER_BYTES } else { IPV4_HEADER_BYTES };
+    let udp_len = (packet.len() - at) as u16;
+    write_ip_header(packet, (dscp, PROTOCOL_UDP), (from, to));
+    let udp = &mut packet[at..];
+    udp[..2].copy_from_slice(&ports[0].to_be_bytes());
+    udp[2..4].copy_from_slice(&ports[1].to_be_bytes());
+    udp[4..6].copy_from_slice(&udp_len.to_be_bytes());
+    udp[6..8].fill(0);
+    let pseudo = checksum::pseudo_header(from, to, PROTOCOL_UDP, u32::from(udp_len));
+    let check = !checksum::add(pseudo, checksum::sum(udp));
+    // 0 says that there is none (RFC 768), which IPv6 forbids (RFC 8200 section 8.1).
+    let check = if check == 0 { u16::MAX } else { check };
+    udp[6..8].copy_from_slice(&check.to_be_bytes());
 }
 
 /// The header of a packet of this length, between addresses of one family.

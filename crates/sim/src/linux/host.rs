@@ -12,6 +12,7 @@ use super::config::LinuxConfig;
 use super::conn::{Conn, Path, RESET};
 use super::flood::Flood;
 use super::transfer::{Direction, Play, Start};
+use super::tunnel;
 use crate::app::End;
 use crate::content::Stream;
 use crate::host::{Host, address};
@@ -520,6 +521,8 @@ impl LinuxHost {
 
 impl Host for LinuxHost {
     fn receive(&mut self, now: Instant, packet: &[u8]) {
+        let inner = if self.config.has_tunnel { tunnel::unwrapped(packet) } else { None };
+        let packet = inner.unwrap_or(packet);
         match parse(packet) {
             Parsed::Tcp(s) => self.receive_segment(now, &s, packet),
             Parsed::Fragment(_) => {
@@ -563,7 +566,8 @@ impl Host for LinuxHost {
     }
 
     fn take_output(&mut self) -> Option<Vec<u8>> {
-        self.out.pop_front()
+        let packet = self.out.pop_front()?;
+        if self.config.has_tunnel { tunnel::wrapped(&packet) } else { Some(packet) }
     }
 
     fn deadline(&self) -> Option<Instant> {

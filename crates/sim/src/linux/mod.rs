@@ -23,6 +23,7 @@ mod rtt;
 mod scoreboard;
 mod sender;
 pub mod transfer;
+pub mod tunnel;
 mod undo;
 
 #[cfg(test)]
