@@ -13,6 +13,8 @@ pub struct LinkRate {
     corrects: bool,
     /// The most that it can be, bits per second; `None`: nobody has said so.
     most_bps: Option<u64>,
+    /// It has another delay and another rate every so often.
+    period: Option<Duration>,
     /// Bytes sent that the gateway at the other end counts.
     counted_bytes: u64,
 }
@@ -20,8 +22,13 @@ pub struct LinkRate {
 impl LinkRate {
     /// Of a link that nobody has used yet.
     pub fn new(link: &config::Link, is_own: bool) -> Self {
-        let most_bps = link.rate_max_bps;
-        let mut rate = Self { estimate: None, corrects: link.corrects_rate, most_bps, counted_bytes: 0 };
+        let mut rate = Self {
+            estimate: None,
+            corrects: link.corrects_rate,
+            most_bps: link.rate_max_bps,
+            period: link.reconfigures,
+            counted_bytes: 0,
+        };
         rate.follow(Instant::ZERO, Pace::declared(link), is_own);
         rate
     }
@@ -44,6 +51,13 @@ impl LinkRate {
             }
             _ => None,
         };
+        self.say_period();
+    }
+
+    fn say_period(&mut self) {
+        if let Some(estimate) = &mut self.estimate {
+            estimate.set_period(self.period);
+        }
     }
 
     /// What was found out of a declared rate is forgotten, too.
@@ -53,9 +67,11 @@ impl LinkRate {
     }
 
     /// A declared rate is held against what arrives, or not; a rate that is found out is no more
-    /// than this.
+    /// than this; and it is another one every so often.
     pub fn set(&mut self, link: &config::Link) {
         (self.corrects, self.most_bps) = (link.corrects_rate, link.rate_max_bps);
+        self.period = link.reconfigures;
+        self.say_period();
     }
 
     /// Nobody says it.
