@@ -316,7 +316,7 @@ fn xcp_shim(l: &file::Link, source: Source<'_>) -> Result<Option<u8>, ConfigErro
 }
 
 /// How often the link has another delay and another rate.
-fn reconfigures(l: &file::Link, source: &Source) -> Result<Option<Duration>, ConfigError> {
+fn reconfigures(l: &file::Link, source: Source<'_>) -> Result<Option<Duration>, ConfigError> {
     let Some(said) = &l.reconfigures else { return Ok(None) };
     let period = said.get_ref().0;
     if RECONFIGURES.contains(&period) {
