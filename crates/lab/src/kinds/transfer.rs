@@ -40,6 +40,9 @@ impl Kind for TransferKind {
         let has_datagrams = cell.number(UDP_PERCENT, 0) > 0;
         baseline::cannot_run(cell)
             .or_else(|| has_datagrams.then(|| "datagrams beside transfers are only simulated".into()))
+            .or_else(|| {
+                (cell.settings.stall_share > 0.0).then(|| "only simulated gateways stand still".into())
+            })
             .or_else(|| first::of(cell).map(|_| "only the simulator begins some transfers later".into()))
             .or_else(|| (floods && sh::find("ping").is_none()).then(|| "ping is not installed".into()))
     }
