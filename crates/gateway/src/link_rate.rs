@@ -107,6 +107,13 @@ impl LinkRate {
         estimate.on_report(now, &report, busy_since);
     }
 
+    /// Nothing could be heard for so long.
+    pub fn note_late(&mut self, late: Duration) {
+        if let Some(estimate) = &mut self.estimate {
+            estimate.note_late(late);
+        }
+    }
+
     /// Time may have come. `carried_bytes`: sent into the link in all, with what it adds to
     /// packets. Returns the rate at which to send; `None`: as the source says.
     pub fn step(&mut self, now: Instant, carried_bytes: u64) -> Option<Option<u64>> {

@@ -147,6 +147,12 @@ impl RateEstimate {
         }
     }
 
+    /// Whoever hears the reports had no time for them for so long: that was no silence of the link.
+    pub fn note_late(&mut self, late: Duration) {
+        self.presence.note_late(late);
+        self.phases.heard_at = self.phases.heard_at.map(|at| at + late);
+    }
+
     fn begin_phase(&mut self, now: Instant, sent_at: Instant) {
         (self.phases.last, self.phases.noticed_at) = (Some(sent_at), now);
         self.phases.unsettled_until = Some(now + SETTLE_ROUNDS * self.beat());

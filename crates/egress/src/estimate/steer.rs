@@ -75,6 +75,13 @@ pub(super) struct Presence {
     back_at: Option<Instant>,
 }
 
+impl Presence {
+    /// Nothing could be heard for so long.
+    pub(super) fn note_late(&mut self, late: Duration) {
+        self.heard_at = self.heard_at.map(|at| at + late);
+    }
+}
+
 impl RateEstimate {
     /// A report came. `busy_since`: since when something has been waiting for the link.
     pub(super) fn note_presence(&mut self, now: Instant, busy_since: Option<Instant>) {
