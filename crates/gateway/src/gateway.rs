@@ -471,7 +471,7 @@ impl Gateway {
             return;
         };
         self.engine.note_late(since, now);
-        self.outlet.links_mut().for_each(|link| link.note_late(now.since(since)));
+        self.outlet.links_mut().iter_mut().for_each(|link| link.note_late(now.since(since)));
     }
 
     /// For how long between these two moments the loop was late. What was measured from one to the

@@ -64,6 +64,8 @@ use shown::Shown;
 /// What is read from one TUN before the others, and what is owed, get their turn: so many bytes, or
 /// [`PACKETS_PER_TURN`] packets.
 const BATCH_BYTES: usize = 2 << 20;
+/// For so many turns timers wait for packets that have not been read.
+const TURNS_PUT_OFF_MAX: u32 = 16;
 const SIGNALS: u64 = u64::MAX;
 const EVENTS: u64 = u64::MAX - 1;
 const WAKER: u64 = u64::MAX - 2;
@@ -181,6 +183,9 @@ pub struct Driver {
     started: Instant,
     /// Which TUN is read first; moves on.
     first: usize,
+    /// More packets wait than one turn reads, and for so many turns timers have been put off for that.
+    has_unread: bool,
+    turns_put_off: u32,
     heap: HeapKeeper,
     spreader: Spreader,
     shortage: Shortage,
