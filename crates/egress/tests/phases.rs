@@ -60,6 +60,25 @@ fn boundaries_are_declared() {
     judge(m);
 }
 
+/// A link that loses what it is given while it is away is none: who sent little there would not see
+/// that it is back. Nor is one that only becomes slower, or whose delay jitters.
+#[test]
+fn losses_and_slower_links_are_no_boundaries() {
+    let mut m = Model::new(50_000_000, 40);
+    m.run(Duration::from_secs(5));
+    for _ in 0..5 {
+        m.loss_permille = 1_000;
+        m.run(Duration::from_millis(150));
+        m.loss_permille = 0;
+        m.run(Duration::from_secs(3));
+    }
+    for rate_bps in [25_000_000, 5_000_000, 50_000_000] {
+        m.rate_bps = rate_bps;
+        m.run(Duration::from_secs(5));
+    }
+    assert_eq!(m.estimate.phase_began(), None);
+}
+
 /// The rate of the phase before is the first guess of the next, and two samples of it are enough.
 #[test]
 fn the_rate_of_a_phase_is_known_within_three_round_trips() {

@@ -173,6 +173,17 @@ mod tests {
     }
 
     #[test]
+    fn what_has_waited_for_a_late_loop_is_not_reported() {
+        let at = Instant::from_millis;
+        let mut meter = Meter::new(1.into());
+        meter.note_late(at(1_000), at(1_800));
+        assert!(meter.has_waited_here(at(1_800)) && meter.has_waited_here(at(1_849)), "a batch after it");
+        assert!(!meter.has_waited_here(at(1_850)));
+        meter.note_late(at(2_000), at(2_006));
+        assert!(meter.has_waited_here(at(2_010)) && !meter.has_waited_here(at(2_011)));
+    }
+
+    #[test]
     fn the_most_of_late_is_what_a_second_brought() {
         let mut fastest = Fastest::default();
         let mut each_10_ms = |from_s: u64, to_s: u64, bytes| {
