@@ -464,8 +464,8 @@ impl Gateway {
         }
     }
 
-    /// Something was due then. What was measured across the time since is not the link's: nothing is
-    /// told of what waited here meanwhile, and a silence was none.
+    /// Something was due then. What was measured across the time since is not the link's: nothing
+    /// is told of what waited here meanwhile, and a silence was none.
     fn note_late(&mut self, now: Instant, due: Instant) {
         let Some(since) = self.late.note(now, due).filter(|since| now.since(*since) >= LATE_MIN) else {
             return;

@@ -269,8 +269,8 @@ pub struct Settings {
     pub told_rates: BTreeMap<String, Told>,
     /// Whether the gateways are told the link's round trip.
     pub rtt_known: bool,
-    /// In the simulator gateways and routers stand still for so long at a time, for that part of the
-    /// time.
+    /// In the simulator gateways and routers stand still for so long at a time, for that part of
+    /// the time.
     pub stall_ms: f64,
     /// See there.
     pub stall_share: f64,

@@ -183,7 +183,8 @@ pub struct Driver {
     started: Instant,
     /// Which TUN is read first; moves on.
     first: usize,
-    /// More packets wait than one turn reads, and for so many turns timers have been put off for that.
+    /// More packets wait than one turn reads, and for so many turns timers have been put off for
+    /// that.
     has_unread: bool,
     turns_put_off: u32,
     heap: HeapKeeper,
@@ -446,7 +447,8 @@ impl Driver {
     /// Whatever is due or owed now.
     fn work(&mut self) {
         let now = clock::now();
-        // A timer that is late may have its answer among what waits: that is read first, within reason.
+        // A timer that is late may have its answer among what waits: that is read first, within
+        // reason.
         let may_wait = self.has_unread && self.turns_put_off < TURNS_PUT_OFF_MAX;
         self.turns_put_off = if may_wait { self.turns_put_off + 1 } else { 0 };
         if !may_wait && self.gateway.poll_timeout().is_some_and(|due| due.at <= now) {

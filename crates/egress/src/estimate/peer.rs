@@ -15,7 +15,8 @@ const SLOWER_PERCENT: u64 = 80;
 /// part (one over it), or they show no rate.
 const SHOWS_PARTS: u32 = 64;
 
-/// They arrive as slowly as they left where the two times differ by this part at most (one over it).
+/// They arrive as slowly as they left where the two times differ by this part at most (one over
+/// it).
 const SETTLED_PARTS: u32 = 16;
 /// And the link is idle now and then where less than this part of its rate arrives, percent.
 const SETTLED_PERCENT: u64 = 92;
@@ -240,8 +241,7 @@ impl Peer {
         if bytes < SAMPLE_BYTES_MIN || too_short || !(burst || took >= took_min) {
             // A link that has been idle meanwhile would seem to be slow; one that has not is slow.
             if took > patience && !self.unbroken {
-                self.last = mark;
-                self.unbroken = true;
+                (self.last, self.unbroken) = (mark, true);
             }
             return None;
         }
@@ -250,9 +250,8 @@ impl Peer {
         let (now, then) = (sent?, before.sent?);
         let grew = |now: u64, then: u64| rate_of(now.saturating_sub(then), took);
         let beside_bytes = now.uncounted_bytes.saturating_sub(then.uncounted_bytes);
-        let beside_bps = grew(now.uncounted_bytes, then.uncounted_bytes);
         let counted_bps = rate_of(u64::from(bytes), took);
-        let arrived_bps = counted_bps.saturating_add(beside_bps);
+        let arrived_bps = counted_bps.saturating_add(grew(now.uncounted_bytes, then.uncounted_bytes));
         let (rate_bps, counted_bps) = match is_declared {
             // All that left in between was carried in between, whoever counts it, and whatever was
             // lost. But what found no room while the link was away was not.
@@ -262,16 +261,8 @@ impl Peer {
             }
             false => (arrived_bps, Some(counted_bps)),
         };
-        // What arrives as slowly as it left, and more slowly than the link carries, did not wait.
-        let is_idle = took.abs_diff(sending) <= took / SETTLED_PARTS
-            && terms.rate_bps.is_some_and(|most| rate_bps < most / 100 * SETTLED_PERCENT);
-        let waited = match !self.is_settled && before.sent_at >= self.phase_at && is_idle {
-            true => {
-                self.rebase(terms.now, waited);
-                Duration::ZERO
-            }
-            false => waited,
-        };
+        let is_new = !self.is_settled && before.sent_at >= self.phase_at;
+        let waited = if is_new { self.settle(waited, (took, sending), rate_bps, terms) } else { waited };
         let some = time_of(6_000, rate_bps).max(wait_min);
         let waiting =
             waited > some + spread && (before.waited > some / 2 + spread || grown > took / 8 + spread);
@@ -280,22 +271,38 @@ impl Peer {
         let saturated = (waiting && shows) || (strong_only && burst);
         let all_bytes = now.total_bytes.zip(then.total_bytes).map(|(now, then)| now.saturating_sub(then));
         let beside = all_bytes.is_some_and(|all_bytes| beside_bytes > all_bytes / BESIDE_PARTS);
-        let by = self.id;
         let waited = waited.saturating_sub(spread);
-        let is_burst = burst;
         Some(Sample {
             rate_bps,
             counted_bps,
             saturated,
-            is_burst,
+            is_burst: burst,
             waited,
             spread,
             sent_at,
             bytes,
             took,
-            by,
+            by: self.id,
             beside,
         })
+    }
+
+    /// What arrives as slowly as it left, and more slowly than the link carries, did not wait: so
+    /// long it takes in the new phase. Returns how long it waited.
+    fn settle(
+        &mut self,
+        waited: Duration,
+        (took, sending): (Duration, Duration),
+        rate_bps: u64,
+        terms: &Terms,
+    ) -> Duration {
+        let is_idle = took.abs_diff(sending) <= took / SETTLED_PARTS
+            && terms.rate_bps.is_some_and(|most| rate_bps < most / 100 * SETTLED_PERCENT);
+        if !is_idle {
+            return waited;
+        }
+        self.rebase(terms.now, waited);
+        Duration::ZERO
     }
 
     /// A packet waited so long that left then, and with which so much had arrived. Returns how much
