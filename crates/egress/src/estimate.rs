@@ -22,6 +22,7 @@ mod fall;
 mod hosts;
 mod moving;
 mod peer;
+mod phases;
 mod recall;
 mod rise;
 mod spread;
@@ -37,6 +38,7 @@ use burst::Burst;
 use hosts::Hosts;
 use moving::Moving;
 use peer::{Peer, Sample, Sent, Terms, is_less, micros};
+use phases::Phases;
 use steer::{Drained, Draining, Presence};
 use trial::Trial;
 
@@ -191,6 +193,8 @@ pub struct RateEstimate {
     filling_bps: Option<u64>,
     /// And whether what stands before it goes.
     drained: Option<Drained>,
+    /// Satellites take turns, perhaps.
+    phases: Phases,
     /// Hosts tell of the link, for want of a gateway.
     hosts: Hosts,
     /// Whether it carries more than is declared.
@@ -252,6 +256,7 @@ impl RateEstimate {
             presence: self.presence,
             hosts: self.hosts.without_shown(),
             trial: self.trial.anew(),
+            phases: core::mem::take(&mut self.phases),
             ..Self::declared(rate_bps)
         };
     }
@@ -301,12 +306,18 @@ impl RateEstimate {
             return Some(train_bps);
         }
         let gain = if self.probe_until.is_some() { self.probe_gain } else { self.gain };
-        if let Some(filling_bps) = self.filling_bps {
+        let gain = if self.phases.holds() { gain.min(steer::GAIN_MIN) } else { gain };
+        if let Some(filling_bps) = self.filling_bps.filter(|_| !self.phases.holds()) {
             return Some(filling_bps);
         }
         let least = self.most_bps.filter(|_| self.is_declared).map_or(1, |most| most / LEAST_SENT_PART);
         let sent = |rate: u64| self.at_most(rate.saturating_mul(u64::from(gain)) / 100);
         self.rate_bps.map(|rate| sent(rate).max(least.min(rate)).max(1))
+    }
+
+    /// What it carries at least, whatever is reported.
+    fn least_bps(&self) -> u64 {
+        self.most_bps.filter(|_| self.is_declared).map_or(0, |most| most / LEAST_PART).max(8_000)
     }
 
     fn at_most(&self, rate_bps: u64) -> u64 {
@@ -325,6 +336,7 @@ impl RateEstimate {
         let apart = self.round() / LOG_PARTS;
         self.sent.note(now, total_bytes, apart);
         self.uncounted.note(now, uncounted_bytes, apart);
+        self.look_for_silence(now);
         self.filling_bps = self.wants_more_under_way(now);
     }
 
@@ -390,10 +402,13 @@ impl RateEstimate {
             now,
             rtt: self.round(),
             is_restless: self.is_restless(now),
-            rate_bps: self.rate_bps,
+            rate_bps: self.rate_bps.filter(|_| !self.phases.is_new()),
         };
         self.hear_of_train(now, report, sent_at, terms.sent);
         let peer = self.peer(now, report, sent_at, terms.sent);
+        let held = peer.as_ref().and_then(|peer| peer.held(report, sent_at)).unwrap_or_default();
+        self.meets_boundary(now, report.of_host, (sent_at, held));
+        let peer = self.peers.iter_mut().find(|peer| peer.id == report.peer);
         let Some(sample) = peer.and_then(|p| p.sample(report, sent_at, &terms)) else { return };
         self.samples += 1;
         self.spread = sample.spread;
@@ -415,13 +430,14 @@ impl RateEstimate {
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.rate_bps?;
         let forget = (!self.is_as_declared()).then_some(self.confirmed_at + self.lifetime());
-        let others = [forget, self.search_until(), self.trial.poll_timeout()];
+        let others = [forget, self.search_until(), self.silence_until(), self.trial.poll_timeout()];
         [self.probe_until, self.gain_until].into_iter().chain(others).flatten().min()
     }
 
     /// Time has come.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.follow_train(now);
+        self.look_for_silence(now);
         if self.probe_until.is_some_and(|at| at <= now) {
             self.probe_until = None;
             if self.is_declared {
@@ -438,11 +454,13 @@ impl RateEstimate {
             self.look_at_search(now);
         }
         if self.rate_bps.is_some() && !self.is_as_declared() && self.confirmed_at + self.lifetime() <= now {
+            let phases = core::mem::take(&mut self.phases);
             *self = match self.most_bps {
                 Some(most) if self.is_declared => Self::declared(most),
                 Some(most) => Self::below(most),
                 None => Self::default(),
             };
+            self.phases = phases;
         }
     }
 
@@ -479,15 +497,6 @@ impl RateEstimate {
         self.searching.then_some(self.told_at + silence)
     }
 
-    /// Bytes that wait for less are not taken to wait.
-    fn wait_min(&self) -> Duration {
-        match self.is_declared {
-            true if self.hosts.tell => hosts::WAIT_MIN,
-            true => DECLARED_WAIT_MIN,
-            false => WAIT_MIN,
-        }
-    }
-
     fn round(&self) -> Duration {
         self.rtt.unwrap_or(RTT_DEFAULT)
     }
@@ -522,7 +531,7 @@ impl RateEstimate {
             }
             return;
         };
-        if self.burst_goes_on(now, sample) {
+        if self.burst_goes_on(now, sample) || self.phase_goes_on(now, sample, rate) {
             return;
         }
         if self.searching {
@@ -565,8 +574,7 @@ impl RateEstimate {
                 self.next_probe_at = now + 2 * self.round();
                 self.probe_gap = 0;
             }
-            let least = self.most_bps.filter(|_| self.is_declared).map_or(0, |most| most / LEAST_PART);
-            self.rate_bps = Some(self.at_most(less.max(least).max(8_000)));
+            self.rate_bps = Some(self.at_most(less.max(self.least_bps())));
         } else if busy && rate > old / 10 * 9 {
             self.confirmed_at = now;
         }

@@ -1,7 +1,7 @@
 //! Whether a connection may be split: room in the table, memory, and whether it takes the place of
 //! an old one between the same ports.
 
-use farlink_wire::TcpSegment;
+use farlink_wire::{Instant, TcpSegment};
 
 use crate::engine::Engine;
 use crate::event::{Because, Event};
@@ -30,6 +30,12 @@ impl Engine {
     /// What is short where there is no room.
     pub(crate) fn shortage(&self) -> Event {
         Event::Forwarded(if self.short_of_time { Because::Processor } else { Because::Memory })
+    }
+
+    /// The driver's loop was late since then: what comes in now may have waited for it, and not
+    /// before a link.
+    pub fn note_late(&mut self, since: Instant, now: Instant) {
+        self.links.note_late(since, now);
     }
 
     /// Whether packets wait too long for their turn, as only the driver knows. While they do, new

@@ -183,6 +183,8 @@ pub struct Link {
     pub rate_in_bps: Option<u64>,
     /// Round-trip time of the link, when known.
     pub rtt: Option<Duration>,
+    /// It has another delay and another rate every so often: satellites take turns.
+    pub reconfigures: Option<Duration>,
     /// Bytes that the link layer adds to a packet.
     pub overhead_bytes: u32,
     /// How large segments into it are, where no gateway stands at the other end.

@@ -167,6 +167,11 @@ impl Links {
         self.links.iter()
     }
 
+    /// The loop was late since then.
+    pub(crate) fn note_late(&mut self, since: Instant, now: Instant) {
+        self.links.iter_mut().for_each(|link| link.meter.note_late(since, now));
+    }
+
     /// Which way packets leave that leave by this interface.
     #[must_use]
     pub fn way(&self, iface: IfaceId) -> Way {
@@ -468,6 +473,9 @@ impl Link {
     /// `interval`; or for `apart`, and this is one of the few early ones.
     #[must_use]
     pub fn is_report_due(&self, now: Instant, interval: Duration, apart: Duration) -> bool {
+        if self.meter.has_waited_here(now) {
+            return false;
+        }
         // Where the rate is said here, it will be at the other end.
         self.meter.is_due(now, interval) || (!self.is_rate_declared() && self.meter.is_due_early(now, apart))
     }

@@ -7,7 +7,7 @@ use farlink_wire::Duration;
 use farlink_wire::quantity::{self, Bare};
 use farlink_wire::shim::SHIM_PROTOCOL;
 
-use crate::config::{self, Rate, Rates};
+use crate::config::{self, Rate, Rates, Time};
 
 macro_rules! after_help {
     ($lab:literal) => {
@@ -247,6 +247,10 @@ pub struct RunArgs {
     /// --rate: a gateway at the other end advertises it, too
     #[arg(long, value_name = "RATE", requires = "links")]
     pub rate_in: Option<Rate>,
+    /// The links named by --link have another delay and another rate every so often, as satellites
+    /// in low orbits have that take turns, such as '15 s'
+    #[arg(long, value_name = "TIME", requires = "links")]
+    pub reconfigures: Option<Time>,
     /// Divert forwarded TCP that comes in by this interface, or by all of a pattern such as 'wan*'
     /// (and by no other that is not named)
     #[arg(short, long = "interface", value_name = "IFACE")]

@@ -83,6 +83,7 @@ fn configured(args: &RunArgs) -> Result<Settings> {
         links: args.links.clone(),
         rate: args.rate.map(|rates| rates.out),
         rate_in: args.rate_in.or(back),
+        reconfigures: args.reconfigures,
         interfaces: args.interfaces.clone(),
         socket: args.socket.clone(),
         method: args.divert,

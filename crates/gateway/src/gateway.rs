@@ -41,6 +41,8 @@ pub const PACKETS_PER_TURN: usize = 256;
 const SPARE_REASSEMBLY_SHARES: usize = 4;
 /// Budget of a leg without egress queue: one super-segment.
 const ORDINARY_BUDGET_BYTES: u32 = 65_535;
+/// A loop that is late by less changes nothing that is measured.
+const LATE_MIN: Duration = Duration::from_millis(5);
 
 /// A gateway. Call order: any of the `handle_*`, then `flush` once per batch, then sleep until
 /// `poll_timeout`.
@@ -314,7 +316,10 @@ impl Gateway {
     /// Links whose rate is found out or looked at: what was told of them, and what follows.
     fn follow_rates(&mut self, now: Instant, net: &mut dyn Network) {
         for (way, report) in self.engine.take_link_reports() {
-            if let Some(link) = self.outlet.link_mut(way) {
+            // An acknowledgement that waited here was not late by the link.
+            let waited_here = report.of_host
+                && report.sent_at.is_some_and(|sent_at| self.late.between(sent_at, now) >= LATE_MIN);
+            if let Some(link) = self.outlet.link_mut(way).filter(|_| !waited_here) {
                 link.hear(now, &report);
             }
         }
@@ -369,7 +374,7 @@ impl Gateway {
     /// Time has come (see `poll_timeout`); includes `flush`.
     pub fn handle_timeout(&mut self, now: Instant, net: &mut dyn Network) {
         if let Some(due) = self.poll_timeout().filter(|due| due.at <= now) {
-            self.late.note(now, due.at);
+            self.note_late(now, due.at);
             self.wakes.count(due.what);
         }
         self.engine.handle_timeout(now, &mut self.outlet.exit(now, net, Grants::Unasked));
@@ -455,8 +460,18 @@ impl Gateway {
     /// due before. A loop that is never late need not say so.
     pub fn wake(&mut self, now: Instant) {
         if let Some(due) = self.poll_timeout().filter(|due| due.at <= now) {
-            self.late.note(now, due.at);
+            self.note_late(now, due.at);
         }
+    }
+
+    /// Something was due then. What was measured across the time since is not the link's: nothing
+    /// is told of what waited here meanwhile, and a silence was none.
+    fn note_late(&mut self, now: Instant, due: Instant) {
+        let Some(since) = self.late.note(now, due).filter(|since| now.since(*since) >= LATE_MIN) else {
+            return;
+        };
+        self.engine.note_late(since, now);
+        self.outlet.links_mut().iter_mut().for_each(|link| link.note_late(now.since(since)));
     }
 
     /// For how long between these two moments the loop was late. What was measured from one to the

@@ -20,20 +20,21 @@ pub(crate) struct Late {
 }
 
 impl Late {
-    /// The loop gets round now; something was due then.
-    pub fn note(&mut self, now: Instant, due: Instant) {
+    /// The loop gets round now; something was due then. Since when it has been late, if it has.
+    pub fn note(&mut self, now: Instant, due: Instant) -> Option<Instant> {
         // What is known of already counts once.
         let began = *self.began.get_or_insert(now);
         let from = due.max(self.newest().1).max(began);
         let late = now.since(from);
         if due == Instant::ZERO || late < LATE_MIN {
-            return;
+            return None;
         }
         self.longest = self.longest.max(late);
         if let Some(moment) = self.moments.get_mut(self.next) {
             *moment = (from, now);
         }
         self.next = (self.next + 1) % REMEMBERED;
+        Some(from)
     }
 
     fn newest(&self) -> (Instant, Instant) {

@@ -17,6 +17,8 @@ pub struct LinkRate {
     tries: bool,
     /// The most that it can be, bits per second; `None`: nobody has said so.
     most_bps: Option<u64>,
+    /// It has another delay and another rate every so often.
+    period: Option<Duration>,
     /// Bytes sent that the gateway at the other end counts.
     counted_bytes: u64,
     /// What was found once, with the round trip of that time, and counts no longer, or not yet.
@@ -34,6 +36,7 @@ impl LinkRate {
             corrects: link.corrects_rate,
             tries: !link.is_metered,
             most_bps,
+            period: link.reconfigures,
             counted_bytes: 0,
             once: None,
             handshakes: 0,
@@ -61,6 +64,13 @@ impl LinkRate {
             }
             _ => None,
         };
+        self.say_period();
+    }
+
+    fn say_period(&mut self) {
+        if let Some(estimate) = &mut self.estimate {
+            estimate.set_period(self.period);
+        }
     }
 
     /// What was found out of a declared rate is forgotten, too.
@@ -75,10 +85,12 @@ impl LinkRate {
     }
 
     /// A declared rate is held against what arrives, or not; a rate that is found out is no more
-    /// than this.
+    /// than this; and it is another one every so often.
     pub fn set(&mut self, link: &config::Link) {
         (self.corrects, self.most_bps) = (link.corrects_rate, link.rate_max_bps);
         self.tries = !link.is_metered;
+        self.period = link.reconfigures;
+        self.say_period();
     }
 
     /// Nobody says it.
@@ -112,6 +124,13 @@ impl LinkRate {
             of_host: report.of_host,
         };
         estimate.on_report(now, &report, busy_since);
+    }
+
+    /// Nothing could be heard for so long.
+    pub fn note_late(&mut self, late: Duration) {
+        if let Some(estimate) = &mut self.estimate {
+            estimate.note_late(late);
+        }
     }
 
     /// Time may have come. `carried_bytes`: sent into the link in all, with what it adds to

@@ -467,6 +467,11 @@ impl LinkQueue {
         self.rate.hear(now, report, (carried_bytes, self.egress.busy_since()));
     }
 
+    /// The loop was late by so much: nothing could be heard meanwhile.
+    pub fn note_late(&mut self, late: Duration) {
+        self.rate.note_late(late);
+    }
+
     /// Time may have come for what is found out of the rate; the queue sends at it. Returns what
     /// follows for the connections.
     pub fn follow_rate(&mut self, now: Instant, known: &Link) -> Option<Change> {

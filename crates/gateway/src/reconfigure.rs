@@ -331,6 +331,7 @@ fn link_in_force(before: &Link, after: &Link) -> Link {
         rate_max_bps: after.rate_max_bps,
         corrects_rate: after.corrects_rate,
         is_metered: after.is_metered,
+        reconfigures: after.reconfigures,
         leg: LegConfig { cc: after.leg.cc, initial_window: after.leg.initial_window, ..before.leg.clone() },
         action: after.action,
         is_half_duplex: after.is_half_duplex,

@@ -269,6 +269,11 @@ pub struct Settings {
     pub told_rates: BTreeMap<String, Told>,
     /// Whether the gateways are told the link's round trip.
     pub rtt_known: bool,
+    /// In the simulator gateways and routers stand still for so long at a time, for that part of
+    /// the time.
+    pub stall_ms: f64,
+    /// See there.
+    pub stall_share: f64,
     /// What gateways do with connections.
     pub mode: Mode,
     /// The same of single ones, by the name of their node.
@@ -388,6 +393,8 @@ impl Default for Settings {
             rate_in_known: true,
             told_rates: BTreeMap::new(),
             rtt_known: true,
+            stall_ms: 0.0,
+            stall_share: 0.0,
             mode: Mode::Split,
             modes: BTreeMap::new(),
             custody_notice: Notice::Silence,

@@ -66,6 +66,8 @@ use shown::Shown;
 /// What is read from one TUN before the others, and what is owed, get their turn: so many bytes, or
 /// [`PACKETS_PER_TURN`] packets.
 const BATCH_BYTES: usize = 2 << 20;
+/// For so many turns timers wait for packets that have not been read.
+const TURNS_PUT_OFF_MAX: u32 = 16;
 const SIGNALS: u64 = u64::MAX;
 const EVENTS: u64 = u64::MAX - 1;
 const WAKER: u64 = u64::MAX - 2;
@@ -186,6 +188,10 @@ pub struct Driver {
     started: Instant,
     /// Which TUN is read first; moves on.
     first: usize,
+    /// More packets wait than one turn reads, and for so many turns timers have been put off for
+    /// that.
+    has_unread: bool,
+    turns_put_off: u32,
     heap: HeapKeeper,
     spreader: Spreader,
     shortage: Shortage,
@@ -260,6 +266,8 @@ impl Driver {
             drain_timeout: config.drain_timeout,
             started: clock::now(),
             first: 0,
+            has_unread: false,
+            turns_put_off: 0,
             heap: HeapKeeper::default(),
             spreader,
             shortage: Shortage::default(),
@@ -419,8 +427,9 @@ impl Driver {
         let count = self.net.faces.end();
         self.first = (self.first + 1) % count.max(1);
         let mut packets = 0;
+        self.has_unread = false;
         for n in (self.first..count).chain(0..self.first) {
-            let mut bytes = 0;
+            let (mut bytes, mut is_empty) = (0, false);
             for _ in 0..PACKETS_PER_TURN {
                 if bytes >= BATCH_BYTES {
                     break;
@@ -433,7 +442,10 @@ impl Driver {
                         self.net.counters.odd_packets += 1;
                         continue;
                     }
-                    Ok((ReadOutcome::Empty, _)) => break,
+                    Ok((ReadOutcome::Empty, _)) => {
+                        is_empty = true;
+                        break;
+                    }
                     Err(error) => return Err(error),
                 };
                 packets += 1;
@@ -446,6 +458,7 @@ impl Driver {
                     profile.note(Stage::Engine, now, clock::now());
                 }
             }
+            self.has_unread |= !is_empty;
         }
         Ok(packets)
     }
@@ -453,7 +466,11 @@ impl Driver {
     /// Whatever is due or owed now.
     fn work(&mut self) {
         let now = clock::now();
-        if self.gateway.poll_timeout().is_some_and(|due| due.at <= now) {
+        // A timer that is late may have its answer among what waits: that is read first, within
+        // reason.
+        let may_wait = self.has_unread && self.turns_put_off < TURNS_PUT_OFF_MAX;
+        self.turns_put_off = if may_wait { self.turns_put_off + 1 } else { 0 };
+        if !may_wait && self.gateway.poll_timeout().is_some_and(|due| due.at <= now) {
             self.gateway.handle_timeout(now, &mut self.net);
         } else {
             self.gateway.flush(now, &mut self.net);

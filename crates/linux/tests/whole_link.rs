@@ -42,6 +42,7 @@ fn gateway(everything: bool, method: Method) -> DriverConfig {
         xcp_shim: None,
         leg: LegConfig { cc: cc::Kind::FixedRate, ..LegConfig::default() },
         estimate_rate: false,
+        reconfigures: None,
         rate_max_bps: None,
         corrects_rate: true,
         is_metered: false,

@@ -134,6 +134,7 @@ fn interface(port: usize, gap: &Gap, out: &ChannelConfig, oversize: Oversize) ->
             name: format!("link{port}"),
             rate_bps,
             rtt: Some(gap.there.delay + gap.back.delay),
+            reconfigures: None,
             overhead_bytes: 0,
             rate_in_bps: None,
             oversize,

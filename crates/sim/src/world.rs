@@ -1,6 +1,9 @@
 //! A simulated network in virtual time: nodes, channels between them, faults at given times, one
 //! observer.
 
+mod faults;
+mod stalls;
+
 use farlink_channel::{Carried, Channel, ChannelConfig, Medium, Stats};
 use farlink_wire::{Duration, Instant, Offload, icmp, supersegment};
 
@@ -13,6 +16,8 @@ use crate::node::{GatewayNode, Kind, Node, Port, host_of, is_diverted, offload_i
 use crate::observer::{Allowances, Observer};
 use crate::packet::{SimPacket, hash, hop, may_be_cut, router_accepts, tcp};
 use crate::trace::Trace;
+use stalls::Stalled;
+pub use stalls::Stalls;
 
 /// Calls at one instant after which a run counts as a livelock.
 const ROUNDS_PER_INSTANT_MAX: u32 = 100_000;
@@ -44,6 +49,8 @@ pub struct World {
     schedules_began: Instant,
     faults: std::collections::VecDeque<(Instant, Fault)>,
     node_due: Vec<Option<Instant>>,
+    /// Those that stand still at times.
+    stalled: std::collections::BTreeMap<usize, Stalled>,
     seed: u64,
     /// Sees everything.
     pub observer: Observer,
@@ -69,6 +76,7 @@ impl World {
             schedules_began: Instant::ZERO,
             faults: std::collections::VecDeque::new(),
             node_due: Vec::new(),
+            stalled: std::collections::BTreeMap::new(),
             seed,
             observer: Observer::new(allowed),
             trace,
@@ -330,42 +338,6 @@ impl World {
         }
     }
 
-    fn inject(&mut self, fault: Fault) {
-        self.trace.note(self.now, || format!("{fault:?}"));
-        let now = self.now;
-        match fault {
-            Fault::Route { node, host, port } => {
-                self.set_route(node, host, port);
-                if let Some(g) = self.gateway(node) {
-                    g.routes_changed(now);
-                }
-            }
-            Fault::Channel { node, port, config } => {
-                let wire = &mut self.wires[self.nodes[node].ports[port].wire];
-                wire.channel.set_config(now, *config);
-                wire.due = wire.channel.poll_timeout();
-            }
-            Fault::LinkState { node, port, up } => self.with_gateway(node, |g, ports, routes| {
-                g.link_state(now, ports, routes, port, up);
-            }),
-            Fault::Drain { node, limit, restart_after } => {
-                if let Some(g) = self.gateway(node) {
-                    g.drain(now + limit, restart_after);
-                }
-            }
-            Fault::Kill { node, restart_after } => {
-                let records = self.gateway(node).map(|g| g.kill(now + restart_after)).unwrap_or_default();
-                self.observer.excuse(&records, "a gateway was killed while it held custody of it");
-                self.observer.gateway_started(node, &[]);
-            }
-        }
-        self.wake_all();
-    }
-
-    fn wake_all(&mut self) {
-        self.node_due.fill(Some(self.now));
-    }
-
     fn with_gateway(&mut self, node: usize, f: impl FnOnce(&mut GatewayNode, &[Port], &[usize])) {
         self.note_links(node);
         let n = &mut self.nodes[node];
@@ -386,6 +358,7 @@ impl World {
     /// A packet arrives at a node.
     fn deliver(&mut self, node: usize, port: usize, packet: SimPacket) {
         let now = self.now;
+        let Some(packet) = self.keep_stalled(node, port, packet) else { return };
         let SimPacket { mut bytes, corrupted } = packet;
         if let Kind::Host(number, _) = self.nodes[node].kind {
             self.deliver_to_host(node, number, &bytes, corrupted);
@@ -464,6 +437,9 @@ impl World {
     /// Timers, flushes and applications of a node.
     fn work(&mut self, node: usize) {
         let now = self.now;
+        if self.stands_still(node) {
+            return;
+        }
         self.node_due[node] = None;
         match &mut self.nodes[node].kind {
             Kind::Router => return,

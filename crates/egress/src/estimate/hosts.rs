@@ -71,6 +71,15 @@ impl RateEstimate {
         true
     }
 
+    /// Bytes that wait for less are not taken to wait.
+    pub(super) fn wait_min(&self) -> Duration {
+        match self.is_declared {
+            true if self.hosts.tell => WAIT_MIN,
+            true => super::DECLARED_WAIT_MIN,
+            false => super::WAIT_MIN,
+        }
+    }
+
     /// The time over which a rate is taken, at least.
     pub(super) fn took_min(&self, of_host: bool) -> Duration {
         if of_host { (self.round() / 8).max(TOOK_MIN) } else { self.round() / 16 }

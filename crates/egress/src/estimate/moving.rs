@@ -42,6 +42,11 @@ pub(super) struct Moving {
 }
 
 impl Moving {
+    /// The link carries so much, and no other rate has been seen.
+    pub(super) fn steady(now: Instant, about_bps: u64) -> Self {
+        Self { about_bps, was_full: true, until: now, ..Self::default() }
+    }
+
     /// Nobody knows that it is steady.
     pub(super) fn is_likely(&self, now: Instant) -> bool {
         self.about_bps == 0 || now < self.until

@@ -15,6 +15,12 @@ const SLOWER_PERCENT: u64 = 80;
 /// part (one over it), or they show no rate.
 const SHOWS_PARTS: u32 = 64;
 
+/// They arrive as slowly as they left where the two times differ by this part at most (one over
+/// it).
+const SETTLED_PARTS: u32 = 16;
+/// And the link is idle now and then where less than this part of its rate arrives, percent.
+const SETTLED_PERCENT: u64 = 92;
+
 /// Packets overtake each other by less than this.
 const OVERTAKEN_MAX: Duration = Duration::from_secs(1);
 
@@ -78,6 +84,7 @@ pub(super) struct Terms {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Newest {
     pub(super) sent_at: Instant,
+    pub(super) arrived_us: u32,
     /// Above the smallest one-way delay.
     pub(super) waited: Duration,
     /// Bytes that had been sent by then; `None`: not known.
@@ -96,6 +103,10 @@ pub(super) struct Peer {
     pub(super) last: Mark,
     pub(super) newest: Newest,
     pub(super) spread: Spread,
+    /// What left before this is of another phase.
+    phase_at: Instant,
+    /// Of this one the smallest delay is known.
+    pub(super) is_settled: bool,
     /// Every packet that was told of since the last mark had left before the one told of before it
     /// had gone over the link: the link has not been idle.
     pub(super) unbroken: bool,
@@ -149,8 +160,10 @@ impl Peer {
             is_host: of_host,
             heard_at: now,
             last: Mark { arrived_us, received_bytes, sent_at, waited, sent },
-            newest: Newest { sent_at, waited, total_bytes, received_bytes },
+            newest: Newest { sent_at, arrived_us, waited, total_bytes, received_bytes },
             spread: Spread::default(),
+            phase_at: Instant::ZERO,
+            is_settled: true,
             unbroken: true,
             delay_us: arrived_us.wrapping_sub(micros(sent_at)),
             delay_before_us: None,
@@ -164,7 +177,26 @@ impl Peer {
         let longer_us = longer.as_micros() as u32;
         self.delay_us = self.base_us().wrapping_add(longer_us);
         self.delay_before_us = None;
-        self.window_since = now;
+        (self.window_since, self.is_settled) = (now, true);
+    }
+
+    /// A phase of the link has begun: what left before this is of the last one. Its smallest delay
+    /// is a guess from now on.
+    pub(super) fn begin_phase(&mut self, now: Instant, sent_at: Instant) {
+        self.delay_us = self.base_us();
+        self.delay_before_us = None;
+        (self.window_since, self.phase_at, self.is_settled) = (now, sent_at, false);
+    }
+
+    /// By how much longer this packet took than the newest one that was reported before; `None`: it
+    /// left before that, or perhaps more than once.
+    pub(super) fn held(&self, report: &Report, sent_at: Instant) -> Option<Duration> {
+        if report.sent_again || sent_at < self.newest.sent_at {
+            return None;
+        }
+        let took_us = report.arrived_us.wrapping_sub(self.newest.arrived_us);
+        let took = Duration::from_micros(if took_us > i32::MAX as u32 { 0 } else { u64::from(took_us) });
+        Some(took.saturating_sub(sent_at.since(self.newest.sent_at)))
     }
 
     /// The smallest difference of the clocks of late, microseconds modulo 2^32.
@@ -194,7 +226,11 @@ impl Peer {
             return None;
         }
         let took = Duration::from_micros(u64::from(took_us));
-        let spread = self.follow_spread((sent_at, report.received_bytes), waited, terms);
+        let spread = self.follow_spread((sent_at, arrived_us, received_bytes), waited, terms);
+        if self.last.sent_at < self.phase_at && sent_at >= self.phase_at {
+            (self.last, self.unbroken) = (mark, true);
+            return None;
+        }
         let took_min = took_min.max(Spread::rate_time(spread, terms.rtt));
         let bytes = report.received_bytes.wrapping_sub(self.last.received_bytes);
         let sending = sent_at.since(self.last.sent_at);
@@ -205,8 +241,7 @@ impl Peer {
         if bytes < SAMPLE_BYTES_MIN || too_short || !(burst || took >= took_min) {
             // A link that has been idle meanwhile would seem to be slow; one that has not is slow.
             if took > patience && !self.unbroken {
-                self.last = mark;
-                self.unbroken = true;
+                (self.last, self.unbroken) = (mark, true);
             }
             return None;
         }
@@ -215,16 +250,19 @@ impl Peer {
         let (now, then) = (sent?, before.sent?);
         let grew = |now: u64, then: u64| rate_of(now.saturating_sub(then), took);
         let beside_bytes = now.uncounted_bytes.saturating_sub(then.uncounted_bytes);
-        let beside_bps = grew(now.uncounted_bytes, then.uncounted_bytes);
+        let counted_bps = rate_of(u64::from(bytes), took);
+        let arrived_bps = counted_bps.saturating_add(grew(now.uncounted_bytes, then.uncounted_bytes));
         let (rate_bps, counted_bps) = match is_declared {
             // All that left in between was carried in between, whoever counts it, and whatever was
-            // lost.
-            true => (grew(now.total_bytes?, then.total_bytes?), None),
-            false => {
-                let counted_bps = rate_of(u64::from(bytes), took);
-                (counted_bps.saturating_add(beside_bps), Some(counted_bps))
+            // lost. But what found no room while the link was away was not.
+            true => {
+                let sent_bps = grew(now.total_bytes?, then.total_bytes?);
+                (if self.is_settled { sent_bps } else { sent_bps.min(arrived_bps) }, None)
             }
+            false => (arrived_bps, Some(counted_bps)),
         };
+        let is_new = !self.is_settled && before.sent_at >= self.phase_at;
+        let waited = if is_new { self.settle(waited, (took, sending), rate_bps, terms) } else { waited };
         let some = time_of(6_000, rate_bps).max(wait_min);
         let waiting =
             waited > some + spread && (before.waited > some / 2 + spread || grown > took / 8 + spread);
@@ -233,34 +271,50 @@ impl Peer {
         let saturated = (waiting && shows) || (strong_only && burst);
         let all_bytes = now.total_bytes.zip(then.total_bytes).map(|(now, then)| now.saturating_sub(then));
         let beside = all_bytes.is_some_and(|all_bytes| beside_bytes > all_bytes / BESIDE_PARTS);
-        let by = self.id;
         let waited = waited.saturating_sub(spread);
-        let is_burst = burst;
         Some(Sample {
             rate_bps,
             counted_bps,
             saturated,
-            is_burst,
+            is_burst: burst,
             waited,
             spread,
             sent_at,
             bytes,
             took,
-            by,
+            by: self.id,
             beside,
         })
+    }
+
+    /// What arrives as slowly as it left, and more slowly than the link carries, did not wait: so
+    /// long it takes in the new phase. Returns how long it waited.
+    fn settle(
+        &mut self,
+        waited: Duration,
+        (took, sending): (Duration, Duration),
+        rate_bps: u64,
+        terms: &Terms,
+    ) -> Duration {
+        let is_idle = took.abs_diff(sending) <= took / SETTLED_PARTS
+            && terms.rate_bps.is_some_and(|most| rate_bps < most / 100 * SETTLED_PERCENT);
+        if !is_idle {
+            return waited;
+        }
+        self.rebase(terms.now, waited);
+        Duration::ZERO
     }
 
     /// A packet waited so long that left then, and with which so much had arrived. Returns how much
     /// the delay varies by itself.
     fn follow_spread(
         &mut self,
-        (sent_at, received_bytes): (Instant, u32),
+        (sent_at, arrived_us, received_bytes): (Instant, u32, u32),
         waited: Duration,
         terms: &Terms,
     ) -> Duration {
         let total_bytes = terms.sent.and_then(|sent| sent.total_bytes);
-        let newest = Newest { sent_at, waited, total_bytes, received_bytes };
+        let newest = Newest { sent_at, arrived_us, waited, total_bytes, received_bytes };
         let before = core::mem::replace(&mut self.newest, newest);
         let apart = sent_at.since(before.sent_at);
         self.unbroken &= apart <= before.waited;
@@ -275,7 +329,7 @@ impl Peer {
             let least = queue_at(sent.min(came), FASTER_PERCENT);
             let most = queue_at(sent.max(came), SLOWER_PERCENT);
             // A queue that has been lost is no delay that fell by itself.
-            if !terms.is_restless && came >= sent / 2 {
+            if !terms.is_restless && self.is_settled && came >= sent / 2 {
                 self.spread.note(terms.now, waited, (least, most), terms.rtt);
             }
         }

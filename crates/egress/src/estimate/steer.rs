@@ -30,7 +30,7 @@ pub(super) const LOWERING_GAIN: u32 = 95;
 /// less.
 const LOWERING_GAIN_AS_DECLARED: u32 = 98;
 /// Percent of the estimate that is sent at least, however much waits before the link.
-const GAIN_MIN: u32 = 10;
+pub(super) const GAIN_MIN: u32 = 10;
 /// The same after an interruption, where the rate is declared.
 const GAIN_MIN_RESTLESS: u32 = 40;
 /// Less is sent for so many round trips in which nobody tells anything, where the rate is declared.
@@ -75,6 +75,13 @@ pub(super) struct Presence {
     back_at: Option<Instant>,
 }
 
+impl Presence {
+    /// Nothing could be heard for so long.
+    pub(super) fn note_late(&mut self, late: Duration) {
+        self.heard_at = self.heard_at.map(|at| at + late);
+    }
+}
+
 impl RateEstimate {
     /// A report came. `busy_since`: since when something has been waiting for the link.
     pub(super) fn note_presence(&mut self, now: Instant, busy_since: Option<Instant>) {
@@ -88,7 +95,8 @@ impl RateEstimate {
 
     /// The link was away a short time ago.
     pub(super) fn is_restless(&self, now: Instant) -> bool {
-        self.presence.back_at.is_some_and(|back| now.since(back) < RESTLESS_ROUNDS * self.beat())
+        let is_new = |back: Instant| now.since(back) < RESTLESS_ROUNDS * self.beat();
+        self.presence.back_at.is_some_and(|back| is_new(back) && !self.phases.explains(back))
     }
 
     /// How fast to send, by what waits before the link.
@@ -112,14 +120,19 @@ impl RateEstimate {
         let lowering = self.lowering(now, sample.waited);
         let gain = match self.is_drained_in_vain(now, (sample.sent_at, waited), left) {
             true => 100,
-            false => self.gain_for(now, left, busy).min(lowering),
+            false => self.gain_for(now, left, busy).min(lowering).min(self.phase_gain(now)),
         };
         let gain = gain.max(self.gain_least(sample));
         if gain != self.gain {
             self.gain = gain;
             self.changed_at = now;
         }
-        let rounds = if self.is_declared { SILENCE_ROUNDS_DECLARED } else { SILENCE_ROUNDS };
+        let rounds = match self.is_declared {
+            // What was lost at the boundary goes again, and tells nothing.
+            _ if self.phases.is_settling(now) => 1,
+            true => SILENCE_ROUNDS_DECLARED,
+            false => SILENCE_ROUNDS,
+        };
         let left = left.min(SILENCE_ROUNDS * self.beat());
         self.gain_until = (gain < 100).then(|| now + rounds * self.beat() + left);
         if may_probe && !prepares {

@@ -224,6 +224,18 @@ impl Model {
         }
     }
 
+    /// Another satellite: the link is away for so long, and has another rate and another delay from
+    /// then on. What waits before it stays there.
+    pub fn take_turns(&mut self, away: Duration, rate_bps: u64, one_way: Duration) {
+        let took = Duration::from_nanos(u64::from(PACKET_BYTES) * 8 * 1_000_000_000 / rate_bps);
+        let mut free = self.now + away;
+        for packet in self.flying.iter_mut().filter(|packet| packet.arrives > self.now + self.one_way) {
+            free += took;
+            packet.arrives = free + one_way;
+        }
+        (self.link_free, self.rate_bps, self.one_way) = (free, rate_bps, one_way);
+    }
+
     pub fn rtt(&self) -> Duration {
         2 * self.one_way
     }

@@ -23,6 +23,8 @@ pub struct Meter {
     told_bytes: u64,
     /// Reports that still come early.
     early: u8,
+    /// What comes in until then may have waited here, and not before the link.
+    late_until: Instant,
     fastest: Fastest,
 }
 
@@ -64,6 +66,11 @@ impl Fastest {
     }
 }
 
+/// What has waited for a loop that was late is read in this part of the time (one over it), or in
+/// this time.
+const READ_PARTS: u32 = 16;
+const READ_MIN: Duration = Duration::from_millis(5);
+
 impl Meter {
     /// The count of the gateway with this identity.
     #[must_use]
@@ -102,6 +109,17 @@ impl Meter {
             at_us: now.since(Instant::ZERO).as_micros() as u32,
             received_bytes: self.received_bytes as u32,
         }
+    }
+
+    /// The loop was late since then.
+    pub fn note_late(&mut self, since: Instant, now: Instant) {
+        self.late_until = now + (now.since(since) / READ_PARTS).max(READ_MIN);
+    }
+
+    /// What comes in now may have come before, so when it is read says nothing of the link.
+    #[must_use]
+    pub fn has_waited_here(&self, now: Instant) -> bool {
+        now < self.late_until
     }
 
     /// Nothing has been told for so long.
@@ -152,6 +170,17 @@ mod tests {
         meter.told(at(2_000), silence);
         meter.receive(at(2_010), 12_000);
         assert!(meter.is_due_early(at(2_020), ms(20)), "after a silence");
+    }
+
+    #[test]
+    fn what_has_waited_for_a_late_loop_is_not_reported() {
+        let at = Instant::from_millis;
+        let mut meter = Meter::new(1.into());
+        meter.note_late(at(1_000), at(1_800));
+        assert!(meter.has_waited_here(at(1_800)) && meter.has_waited_here(at(1_849)), "a batch after it");
+        assert!(!meter.has_waited_here(at(1_850)));
+        meter.note_late(at(2_000), at(2_006));
+        assert!(meter.has_waited_here(at(2_010)) && !meter.has_waited_here(at(2_011)));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use toml::Spanned;
 use super::error::{ConfigError, Source};
 use super::file::{self, File};
 use super::interfaces::{Named, is_pattern};
-use super::values::{Dscp, Rate, Segments, Size};
+use super::values::{Dscp, Rate, Segments, Size, Time};
 
 /// Everything that `farlink run` needs to know.
 #[derive(Clone, Debug)]
@@ -47,6 +47,9 @@ pub struct Settings {
     pub connection_log: Option<ConnectionLogConfig>,
 }
 
+/// How often links may be said to have another delay and another rate.
+const RECONFIGURES: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(600);
+
 /// What the command line adds to the file.
 #[derive(Clone, Debug, Default)]
 pub struct Quick {
@@ -56,6 +59,8 @@ pub struct Quick {
     pub rate: Option<Rate>,
     /// Rate of what comes in by each of them.
     pub rate_in: Option<Rate>,
+    /// How often each of them has another delay and another rate.
+    pub reconfigures: Option<Time>,
     /// Interfaces to divert.
     pub interfaces: Vec<String>,
     /// The admin socket, in place of the file's.
@@ -235,6 +240,7 @@ pub(super) fn link(
         rate_bps,
         rate_in_bps: l.rate_in.as_ref().map(|rate| rate.0),
         rtt: l.rtt_ms.map(|ms| Duration::from_millis(ms.0)),
+        reconfigures: reconfigures(l, source)?,
         overhead_bytes: l.overhead_bytes.map_or(0, |n| n.0 as u32),
         oversize: match &l.oversize {
             None | Some(file::Oversize::Auto) => engine::Oversize::Auto,
@@ -324,6 +330,17 @@ fn xcp_shim(l: &file::Link, source: Source<'_>) -> Result<Option<u8>, ConfigErro
         return Err(source.error(Some(number.span()), wrong));
     }
     Ok(Some(value))
+}
+
+/// How often the link has another delay and another rate.
+fn reconfigures(l: &file::Link, source: Source<'_>) -> Result<Option<Duration>, ConfigError> {
+    let Some(said) = &l.reconfigures else { return Ok(None) };
+    let period = said.get_ref().0;
+    if RECONFIGURES.contains(&period) {
+        return Ok(Some(period));
+    }
+    let wrong = "`reconfigures` is how often satellites take turns; allowed: 1 s to 10 min, such as \"15 s\"";
+    Err(source.error(Some(said.span()), wrong))
 }
 
 /// One value for all paths, or with the second key one for short and one for long paths (thesis

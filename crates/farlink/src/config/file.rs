@@ -106,6 +106,8 @@ pub struct Link {
     #[serde(default)]
     pub rtt_ms: Option<In<Ms, 1, 600_000>>,
     #[serde(default)]
+    pub reconfigures: Option<Spanned<Time>>,
+    #[serde(default)]
     pub overhead_bytes: Option<In<Bytes, 0, 1024>>,
     #[serde(default)]
     pub oversize: Option<Oversize>,

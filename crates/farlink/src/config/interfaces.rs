@@ -70,6 +70,7 @@ pub fn named(file: &File, source: Source<'_>, quick: &Quick) -> Result<Named, Co
             name: name.clone(),
             rate_bps: quick.rate.map(|r| r.0),
             rate_in_bps: quick.rate_in.map(|r| r.0),
+            reconfigures: quick.reconfigures.map(|t| t.0),
             leg: default_link_leg(quick.rate.is_some()),
             estimate_rate: quick.rate.is_none(),
             corrects_rate: true,

@@ -21,7 +21,7 @@ pub use error::ConfigError;
 use error::Source;
 pub use everything::Verdict;
 use file::File;
-pub use values::{Rate, Rates};
+pub use values::{Rate, Rates, Time};
 
 /// Where the configuration is looked for when the command line names nothing.
 pub const DEFAULT_FILE: &str = "/etc/farlink/farlink.toml";

@@ -51,6 +51,9 @@ fn of_waiting_between_gaps(
     let mut waited_ms = Vec::new();
     for contact in &config.contact_plan {
         let begins = contact.start.as_secs_f64();
+        // Of the delays that it has from then on, where they move.
+        let moved = config.delay_changes.iter().rev().find(|c| c.at <= contact.start);
+        let rtt_s = moved.map_or(rtt_s, |c| 2.0 * c.delay.as_secs_f64());
         let begins = if begins > 0.0 { begins + RETURN_ROUND_TRIPS * rtt_s } else { begins };
         let (begins, ends) = (begins.max(from), contact.end.as_secs_f64().min(to));
         if begins + step_s >= ends {

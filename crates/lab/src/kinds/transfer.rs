@@ -41,6 +41,9 @@ impl Kind for TransferKind {
         baseline::cannot_run(cell)
             .or_else(|| cell.is_in_tunnel().then(|| "transfers in a tunnel are only simulated".into()))
             .or_else(|| has_datagrams.then(|| "datagrams beside transfers are only simulated".into()))
+            .or_else(|| {
+                (cell.settings.stall_share > 0.0).then(|| "only simulated gateways stand still".into())
+            })
             .or_else(|| first::of(cell).map(|_| "only the simulator begins some transfers later".into()))
             .or_else(|| (floods && sh::find("ping").is_none()).then(|| "ping is not installed".into()))
     }

@@ -76,7 +76,7 @@ const fn of_lab(key: &'static str, means: &'static str, value: Value) -> Setting
 }
 
 /// All that can be said about a laboratory.
-pub static SETTINGS: [Setting; 84] = [
+pub static SETTINGS: [Setting; 86] = [
     of_link("rate", "rate towards the client; 0 is unlimited", Rate(|s, bps| s.rate_bps = bps)),
     of_link("rate_up", "rate towards the server [as rate]", Rate(|s, bps| s.rate_up_bps = Some(bps))),
     of_link("rtt", "round-trip time", Time(|s, ms| s.rtt_ms = ms)),
@@ -255,6 +255,12 @@ pub static SETTINGS: [Setting; 84] = [
         Read("'gw1=32k gw2=120%'", set_told_rates),
     ),
     of_lab("rtt_known", "and its round-trip time", Switch(|s, on| s.rtt_known = on)),
+    of_lab(
+        "stall",
+        "simulated gateways and routers stand still so long at a time",
+        Time(|s, ms| s.stall_ms = ms),
+    ),
+    of_lab("stall_share", "and for this part of the time", Probability(|s, p| s.stall_share = p)),
     of_lab("cc", "gateways' congestion control on the link", Read("NAME", set_cc)),
     of_lab(
         "cc_window",

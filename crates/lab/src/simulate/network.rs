@@ -19,7 +19,7 @@ use farlink_sim::node::{self, GatewayNode, router_address};
 use farlink_sim::observer::Allowances;
 use farlink_sim::tcp_store::TcpStore;
 use farlink_sim::trace::Trace;
-use farlink_sim::world::World;
+use farlink_sim::world::{Stalls, World};
 use farlink_wire::{Duration, Instant};
 
 use super::measure::started;
@@ -152,6 +152,11 @@ impl Network {
             let node = world.add_node(topology.nodes[number].name.clone(), kind);
             if is_gateway && settings.mode_of(&topology.nodes[number].name) == Mode::Custody {
                 world.observer.expect_no_promise(node, settings.custody_notice);
+            }
+            if topology.nodes[number].role != Role::Host && settings.stall_share > 0.0 {
+                let length = Duration::from_secs_f64(settings.stall_ms / 1e3);
+                let stalls = Stalls { length, share: settings.stall_share, seed: seed ^ number as u64 };
+                world.stall(node, stalls);
             }
             nodes.insert(number, node);
         }

@@ -386,6 +386,7 @@ fn interface(port: usize, plan: &HostilePlan, is_link: bool) -> Interface {
             name: "hard".into(),
             rate_bps,
             rtt: Some(plan.link.delay * 2),
+            reconfigures: None,
             overhead_bytes: 0,
             rate_in_bps: None,
             oversize: Default::default(),
