@@ -1,6 +1,8 @@
 //! What the engine may be told: interfaces and links, limits, policies. Plain data; the driver
 //! reads it from a file.
 
+mod timers;
+
 use core::net::IpAddr;
 
 use farlink_cc as cc;
@@ -8,6 +10,7 @@ use farlink_wire::{Duration, ShimProtocols};
 use serde::{Deserialize, Serialize};
 
 pub use farlink_xcp::Weights as XcpWeights;
+pub use timers::Timers;
 
 use crate::net::IfaceId;
 
@@ -602,7 +605,7 @@ impl Limits {
     /// read it would not start.
     pub const POOL_BYTES: (u64, u64) = (1 << 20, 1 << 40);
 
-    /// Bytes that one relay may hold over a link that holds so much in a round trip.
+    /// Bytes that one relay may hold over a link that holds so much.
     #[must_use]
     pub fn relay_bytes_over(&self, product_bytes: u64) -> u32 {
         if !self.relay_follows_link {
@@ -636,44 +639,6 @@ impl Default for Limits {
             relay_follows_link: true,
             reassembly_bytes: 4 << 20,
             challenge_acks_per_s: 1000,
-        }
-    }
-}
-
-/// How long things last.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Timers {
-    /// A half-open connection is forgotten after this.
-    pub half_open: Duration,
-    /// A flow without custody and traffic becomes a dormant record after this.
-    pub dormant_after: Duration,
-    /// A dormant record is forgotten (and its connection simply forwarded) after this.
-    pub forget_after: Duration,
-    /// Custody that makes no progress while the link is up is abandoned after this (RFC 5482 user
-    /// timeout).
-    pub user_timeout: Duration,
-    /// A link may be away for so long before what waits for it is given up, and keepalives are
-    /// answered no more.
-    pub outage_limit: Duration,
-    /// Delayed acknowledgements wait at most this long.
-    pub delayed_ack: Duration,
-    /// Lower bound of the retransmission timeout.
-    pub rto_min: Duration,
-    /// Upper bound of the retransmission timeout.
-    pub rto_max: Duration,
-}
-
-impl Default for Timers {
-    fn default() -> Self {
-        Self {
-            half_open: Duration::from_secs(75),
-            dormant_after: Duration::from_secs(10),
-            forget_after: Duration::from_secs(24 * 3600),
-            user_timeout: Duration::from_secs(900),
-            outage_limit: Duration::from_secs(24 * 3600),
-            delayed_ack: Duration::from_millis(40),
-            rto_min: Duration::from_millis(200),
-            rto_max: Duration::from_secs(60),
         }
     }
 }

@@ -167,8 +167,8 @@ impl Link {
         }
     }
 
-    /// What room is made for that it brings to one connection, bits per second: what is known, or as
-    /// much as it takes, and no less than has been seen to come of late. The rates of both
+    /// What room is made for that it brings to one connection, bits per second: what is known, or
+    /// as much as it takes, and no less than has been seen to come of late. The rates of both
     /// directions may differ much, or have been mistaken for each other.
     #[must_use]
     pub fn room_for_bps(&self) -> Option<u64> {

@@ -71,13 +71,7 @@ impl Sender {
         // either.
         let by_outage = self.flight.is_after_outage();
         let excused = of_old_way || by_outage || (happened.mtu_probe == Some(false) && lost <= probe);
-        if lost > 0 && !excused && self.governor.is_open() {
-            self.enter_recovery(now, Congestion::Loss);
-            happened.recovery = true;
-        }
-        if self.governor.on_ece(self.flight.una(), self.flight.next(), ece, !self.flight.is_empty()) {
-            self.enter_recovery(now, Congestion::Ecn);
-        }
+        happened.recovery = self.answer_congestion(now, lost > 0 && !excused, ece);
         self.pace_recovery(&acked, advanced, duplicate, lost);
         if self.governor.leave_recovery(now, self.flight.una()) {
             self.flight.leave_recovery();
@@ -94,6 +88,18 @@ impl Sender {
             self.wait_for_verdict(now, &acked);
         }
         happened
+    }
+
+    /// Loss or a mark begins a recovery. Returns whether loss did.
+    fn answer_congestion(&mut self, now: Instant, lost: bool, ece: bool) -> bool {
+        let begins = lost && self.governor.is_open();
+        if begins {
+            self.enter_recovery(now, Congestion::Loss);
+        }
+        if self.governor.on_ece(self.flight.una(), self.flight.next(), ece, !self.flight.is_empty()) {
+            self.enter_recovery(now, Congestion::Ecn);
+        }
+        begins
     }
 
     fn measure(&mut self, now: Instant, acked: &Acked, advanced: bool, of_old_way: bool) {

@@ -70,6 +70,7 @@ fn play(data: &[u8], action: Action) {
 fn config(from: &mut Source<'_>, default_action: Action) -> Config {
     let [a, b] = [from.u8(), from.u8()];
     let link = (a & 1 != 0).then(|| Link {
+        reconfigures: (a & 2 != 0).then(|| Duration::from_secs(15)),
         name: "hard".into(),
         rate_bps: (a & 2 != 0).then_some([8_000_000, 64_000][usize::from(a >> 2 & 1)]),
         rate_in_bps: (a & 6 == 6).then_some(8_000_000),
