@@ -30,7 +30,7 @@ pub(crate) struct Gauge {
     pub(crate) waiting: u64,
     /// Blocks of the buffer pool.
     pub(crate) blocks: u64,
-    /// The rate in force of its first link that has one, bit/s; 0: none has.
+    /// What its first link that has a rate is taken to carry, bit/s; 0: none has.
     pub(crate) rate_bps: u64,
 }
 
@@ -50,7 +50,11 @@ impl Gauge {
         let engine = status.get("engine").or_else(|| status.get("gateway")?.get("engine"));
         let number = |name: &str| engine.and_then(|e| e.get(name)?.as_u64()).unwrap_or(0);
         let links = status["links"].as_array().into_iter().flatten();
-        let rates = links.filter_map(|link| link["rate_bps"].as_u64());
+        let rates = links.map(|link| {
+            taken_to_carry(
+                ["estimated_bps", "declared_bps", "rate_bps"].map(|at| link[at].as_u64().unwrap_or(0)),
+            )
+        });
         Self::new(node, number("custody_bytes"), number("in_flight_bytes"), number("pool_bytes")).at(rates)
     }
 
@@ -58,10 +62,16 @@ impl Gauge {
         Self { node: node.into(), held, waiting: held.saturating_sub(in_flight), blocks, rate_bps: 0 }
     }
 
-    /// With the rates in force of its links, bit/s.
+    /// With what its links are taken to carry, bit/s.
     pub(crate) fn at(self, mut rates: impl Iterator<Item = u64>) -> Self {
         Self { rate_bps: rates.find(|bps| *bps > 0).unwrap_or(0), ..self }
     }
+}
+
+/// What a link is taken to carry, bit/s: what was found, or declared, or else what the queue sends
+/// at now, which is more or less for a moment where something is tried.
+pub(crate) fn taken_to_carry(found_declared_sent: [u64; 3]) -> u64 {
+    found_declared_sent.into_iter().find(|bps| *bps > 0).unwrap_or(0)
 }
 
 /// Looks at the gateways of a laboratory until all payload has arrived.
@@ -88,7 +98,7 @@ pub(super) fn watch(lab: &Lab, arrived: &AtomicU64, total: u64) -> Vec<Sample> {
 /// first transfer was over; and of each gateway the most that it held (`..._held_shared_bytes`),
 /// that waited (`..._waiting_shared_bytes`) and that its blocks took (`..._blocks_shared_bytes`)
 /// from eight round trips on until then. Of each that has a link with a rate, the least and the
-/// highest that was in force meanwhile (`..._rate_least_bps`, `..._rate_most_bps`).
+/// highest that it was taken to carry meanwhile (`..._rate_least_bps`, `..._rate_most_bps`).
 pub(crate) fn of_samples(cell: &Cell, samples: &[Sample], over_s: f64, measured: &mut Measured) {
     let until = samples.iter().rposition(|s| s.at_s <= over_s);
     let Some(until) = until else { return };

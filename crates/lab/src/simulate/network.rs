@@ -27,13 +27,14 @@ use super::{Read, ReadConfig};
 use crate::baseline::TCP_STORE;
 use crate::gateway::config_text;
 use crate::jobs::outage::Outage;
-use crate::kinds::gauges::{Gauge, Sample};
+use crate::kinds::gauges::{Gauge, Sample, taken_to_carry};
 use crate::kinds::transfer::{EARLIER, is_upload};
 use crate::limit::Clock;
 use crate::scenario::{Cell, Scenario};
 use crate::settings::{Duplex, Hosts, Mode, Settings, Way};
 use crate::topology::{Role, Topology};
 use farlink_gateway::IfaceId;
+use farlink_gateway::LinkStatus;
 use farlink_gateway::flow_trace::Collector;
 
 /// One-way delay of the cable between two nodes, of the order of a veth pair and two kernels.
@@ -407,7 +408,10 @@ impl Network {
             let name = self.world.name(node).to_string();
             if let Some(gateway) = self.running(node) {
                 let status = gateway.status();
-                let (e, rates) = (&status.engine, status.links.iter().map(|link| link.rate_bps));
+                let carries = |link: &LinkStatus| {
+                    taken_to_carry([link.estimated_bps, link.declared_bps, link.rate_bps])
+                };
+                let (e, rates) = (&status.engine, status.links.iter().map(carries));
                 let gauge = Gauge::new(&name, e.custody_bytes, e.in_flight_bytes, e.pool_bytes);
                 gauges.push(gauge.at(rates));
             }
