@@ -24,6 +24,8 @@ const INTERACTIVE_TURN_MS: u64 = 5;
 const OTHERS_MAX: Duration = Duration::from_millis(100);
 const INTERACTIVE_TURN_PACKETS: u32 = 4;
 
+/// So many flows are a few.
+const FEW: usize = 8;
 /// Where more waits in a group than may, each packet that joins it costs so many at most.
 const DROPS_OF_GROUP_MAX: usize = 2;
 
@@ -48,6 +50,8 @@ pub struct Egress<P> {
     groups: Groups<P>,
     /// Since when, without a break, something has been waiting that the link could carry.
     waiting_since: Option<Instant>,
+    /// When somebody joined last who had nothing waiting.
+    joined_at: Instant,
     /// The flow whose grant has not been answered.
     granted: Option<Granted>,
     /// Packets that have waited too long, until somebody takes them.
@@ -71,6 +75,7 @@ impl<P> Egress<P> {
             credits: Credits::default(),
             groups: Groups::new(config.mtu_bytes),
             waiting_since: None,
+            joined_at: Instant::ZERO,
             granted: None,
             dropped: Vec::new(),
             up: true,
@@ -182,7 +187,11 @@ impl<P> Egress<P> {
     /// The flow has something to send (idempotent). A flow may be ready in several classes and
     /// groups at once, and has its turn in each.
     pub fn set_ready(&mut self, now: Instant, flow: u64, lane: impl Into<Lane>) {
-        let at = self.entry(lane.into(), flow);
+        let lane = lane.into();
+        if lane.class != Class::Control && !self.is_waiting(flow, lane) {
+            self.joined_at = now;
+        }
+        let at = self.entry(lane, flow);
         self.set_ready_at(now, at, true);
     }
 
@@ -452,14 +461,16 @@ impl<P> Egress<P> {
         self.waiting_since
     }
 
-    /// Since when something has been waiting, where all that waits now is data of those who send a
-    /// lot: nobody else notices a queue. `None`: others wait, or nobody does.
+    /// Since when something has been waiting, where all that waits now is data of a few who send a
+    /// lot, and nobody has joined them for so long: nobody else notices a queue. `None`: others
+    /// wait, or nobody does.
     #[must_use]
-    pub fn bulk_alone_since(&self) -> Option<Instant> {
+    pub fn bulk_alone_since(&self, now: Instant, quiet: Duration) -> Option<Instant> {
         let waiting = self.groups.waiting();
         let is = |class| *waiting.of(class) > 0;
         let is_alone = is(Class::Bulk) && !is(Class::Control) && !is(Class::Interactive);
-        self.waiting_since.filter(|_| is_alone && self.stats.backlog_packets == 0)
+        let are_few = self.waiting() <= FEW && now.since(self.joined_at) >= quiet;
+        self.waiting_since.filter(|_| is_alone && are_few && self.stats.backlog_packets == 0)
     }
 
     /// The largest burst that leaves at once, in bytes.

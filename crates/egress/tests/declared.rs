@@ -82,7 +82,7 @@ fn what_is_declared_too_low_is_found_by_short_trains() {
     for (rtt_ms, percent) in [(40, 50), (500, 50), (600, 50), (40, 25), (500, 25), (100, 75)] {
         let mut m = Model::declared(RATE_BPS, rtt_ms, percent);
         m.tries = true;
-        m.run(Duration::from_secs(2) + m.rtt() * 4);
+        m.run(Duration::from_secs(8) + m.rtt());
         assert_eq!(m.estimate.room_bps(), None, "{rtt_ms} ms, {percent} %: one train is none");
         m.run(Duration::from_secs(40));
         let room = m.estimate.room_bps().unwrap_or(0) * 100 / RATE_BPS;
@@ -103,7 +103,7 @@ fn where_the_rate_is_right_a_train_finds_nothing_and_leaves_nothing() {
         for loss_permille in [0, 10] {
             let mut m = Model::declared(RATE_BPS, rtt_ms, 100);
             (m.tries, m.loss_permille) = (true, loss_permille);
-            m.run(Duration::from_secs(2) + m.rtt() * 5);
+            m.run(Duration::from_secs(8) + m.rtt() * 5);
             assert!(m.waited_max < Duration::from_millis(61), "{:?}", m.waited_max);
             m.run(Duration::from_secs(4));
             assert!(m.waits() <= 4 * PACKET, "{rtt_ms} ms: {:?}", m.waits());

@@ -37,9 +37,9 @@ const QUEUE_SHARE: usize = 16;
 /// are.
 const QUEUE_BLOCKS_SHARE: usize = 4;
 
-/// It is not tried whether a link carries more than is declared as long as calls and the like go
-/// on: of those something comes within this time.
-const QUIET: Duration = Duration::from_secs(1);
+/// It is not tried whether a link carries more than is declared as long as somebody comes and goes,
+/// or calls and the like go on: of those something comes within this time.
+const QUIET: Duration = Duration::from_secs(2);
 
 /// So many flows are counted at most that have their turns one after the other.
 const CROWD_MAX: u64 = 1024;
@@ -491,7 +491,7 @@ impl LinkQueue {
         }
         self.rate.meet(now, known);
         let carried_bytes = self.carried_bytes(now);
-        if let Some(since) = self.egress.bulk_alone_since()
+        if let Some(since) = self.egress.bulk_alone_since(now, QUIET)
             && !self.others.has_come_within(now, QUIET)
         {
             self.rate.may_try(now, since);

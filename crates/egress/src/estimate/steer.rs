@@ -25,7 +25,7 @@ const VERIFY_ROUNDS: u32 = 4;
 /// be built on it.
 const LOWERING_AFTER: Duration = Duration::from_secs(12);
 /// So much is sent then, percent, at most, for a round trip.
-pub(super) const LOWERING_GAIN: u32 = 95;
+const LOWERING_GAIN: u32 = 95;
 /// The same while the link carries what is declared, for two and a half: it is not to seem to carry
 /// less.
 const LOWERING_GAIN_AS_DECLARED: u32 = 98;
@@ -91,6 +91,11 @@ impl RateEstimate {
         if was_wanted && now.since(heard_at) > INTERRUPTED_ROUNDS * self.beat() {
             self.presence.back_at = Some(now);
         }
+    }
+
+    /// The link has been away: it may have another rate each time.
+    pub(super) fn has_been_away(&self) -> bool {
+        self.presence.back_at.is_some()
     }
 
     /// The link was away a short time ago.

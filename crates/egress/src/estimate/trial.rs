@@ -13,7 +13,6 @@ use std::collections::VecDeque;
 use farlink_wire::time::{Duration, Instant};
 
 use super::peer::{Sent, micros};
-use super::steer::LOWERING_GAIN;
 use super::{NS_PER_S, RateEstimate, Report, time_of};
 
 /// A train takes so long, at least, and where hosts acknowledge.
@@ -60,13 +59,18 @@ const BEFORE_TIME: Duration = Duration::from_millis(150);
 const BEFORE_TIME_MAX: Duration = Duration::from_secs(1);
 /// Data has been waiting for so many round trips, and for so long, before a train.
 const BUSY_ROUNDS: u32 = 4;
-const BUSY_MIN: Duration = Duration::from_secs(2);
+const BUSY_MIN: Duration = Duration::from_secs(8);
+/// Before one that takes longer than is usual, on a slow link, for so many times as long.
+const BUSY_TIMES: u32 = 200;
 /// The next train after one that was in vain comes after so long, then after twice that, up to
 /// this.
 const VAIN_MIN: Duration = Duration::from_secs(120);
 const VAIN_MAX: Duration = Duration::from_secs(3_600);
 /// And after one that has found something, or could not be told from others, after so long.
 const AGAIN: Duration = Duration::from_secs(3);
+
+/// So much is sent, percent, until what a train has left before the link has gone.
+const DRAINING_GAIN: u32 = 75;
 
 /// What is known when it is asked whether it is time for a train.
 #[derive(Clone, Copy, Debug)]
@@ -192,6 +196,9 @@ impl Trial {
         let slow = time_of(TRAIN_BYTES_SLOW, known_bps);
         let packets = time_of(TRAIN_BYTES_MIN, known_bps).min(slow.max(TRAIN_MAX));
         let takes = takes.max(packets);
+        if takes > TRAIN_MAX && now.since(chance.busy_since) < takes * BUSY_TIMES {
+            return;
+        }
         if of_it().count() < BEFORE_MIN || takes > slow.max(TRAIN_MAX) || takes > TRAIN_SLOW_MAX {
             return;
         }
@@ -309,7 +316,7 @@ impl RateEstimate {
     /// carries more than is declared.
     pub fn may_try(&mut self, now: Instant, busy_since: Instant) {
         let (Some(declared_bps), Some(rtt)) = (self.most_bps, self.rtt) else { return };
-        let is_calm = self.is_as_declared() && self.gain >= 100 && !self.is_restless(now);
+        let is_calm = self.is_as_declared() && self.gain >= 100 && !self.has_been_away();
         if is_calm {
             let total_bytes = self.sent.total_bytes();
             self.trial.may_begin(now, &Chance { declared_bps, rtt, busy_since, total_bytes });
@@ -335,7 +342,7 @@ impl RateEstimate {
     /// Time has come: what a train in vain has left before the link is drained.
     pub(super) fn follow_train(&mut self, now: Instant) {
         if let Some(stands) = self.trial.follow(now, self.sent.total_bytes()) {
-            self.lowered = (now + stands * (100 / (100 - LOWERING_GAIN)), LOWERING_GAIN);
+            self.lowered = (now + stands * (100 / (100 - DRAINING_GAIN)), DRAINING_GAIN);
         }
     }
 }
