@@ -195,8 +195,8 @@ pub struct Ack {
     /// This ACK covers the first byte sent after the previous round's first ACK: a round trip has
     /// passed.
     pub round_start: bool,
-    /// So much of `rtt` the ACK waited on its way back, by the receiver's clock, which says nothing
-    /// of the way there; `None`: nobody knows.
+    /// So much of `rtt` the ACK waited on its way back, by the receiver's clock: not the delay of
+    /// the forward path; `None`: nobody knows.
     pub waited_back: Option<Duration>,
 }
 

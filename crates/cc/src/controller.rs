@@ -335,7 +335,12 @@ impl Controller {
     /// Pacing is a part of the algorithm, not a courtesy: it is paced however short the RTT.
     #[must_use]
     pub fn relies_on_pacing(&self) -> bool {
-        !matches!(self.0, State::LossBased(_))
+        match &self.0 {
+            State::CubicBbr(c) => c.relies_on_pacing(),
+            State::KnownRate(c) => c.relies_on_pacing(),
+            State::Bbr(_) | State::Xcp(_) | State::Fixed(_) => true,
+            State::LossBased(_) => false,
+        }
     }
 
     /// [`Self::on_lost`] means something to it.

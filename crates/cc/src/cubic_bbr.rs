@@ -5,7 +5,7 @@
 //! use. CUBIC begins without BBR's pauses and keeps a link full whose rate moves. BBR goes on where
 //! packets are lost at random, or their delay jitters. Neither knows of the other one: each goes by
 //! the acknowledgements of all that is sent. What short queues lose by a window that left at once,
-//! at the beginning, says nothing to BBR.
+//! at the beginning, is not counted as congestion by BBR.
 //!
 //! BBR version 3 gives way from 2 % of loss on, version 1, which hosts have, does not. A loss while
 //! nothing waits is not for want of room, so it is kept from BBR. One that comes while round trips
@@ -25,8 +25,6 @@ const QUEUE_MAX: Duration = Duration::from_millis(15);
 const BURST_ROUNDS: u32 = 2;
 /// A window of this size, at least, is paced in slow start, too.
 const UNPACED_BYTES_MAX: u64 = 256 * 1024;
-/// On shorter round trips timers are too coarse to pace.
-const PACED_RTT_MIN: Duration = Duration::from_millis(2);
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -164,17 +162,21 @@ impl CubicBbr {
         self.cubic.as_ref().map_or(0, LossBased::cwnd)
     }
 
-    /// CUBIC goes by acknowledgements as long as it is in slow start, as hosts do. Later a window
+    /// CUBIC goes by acknowledgements at the beginning of slow start, as hosts do. Later a window
     /// at once would only overflow short queues.
     pub(crate) fn pacing_rate_bps(&self, srtt: Duration) -> Option<u64> {
         let bbr = self.bbr.pacing_rate_bps();
         match &self.cubic {
-            Some(cubic) if cubic.cwnd() >= self.bbr_cwnd() => {
-                let paced = !self.is_unpaced() && srtt >= PACED_RTT_MIN;
-                cubic.pacing_rate_bps(srtt).max(bbr).filter(|_| paced)
+            Some(cubic) if !self.relies_on_pacing() => {
+                cubic.pacing_rate_bps(srtt).max(bbr).filter(|_| !self.is_unpaced())
             }
             _ => bbr,
         }
+    }
+
+    /// BBR's window is the larger one. CUBIC's needs no pace, and has none on short round trips.
+    pub(crate) fn relies_on_pacing(&self) -> bool {
+        self.bbr_cwnd() > self.cubic_cwnd()
     }
 
     pub(crate) fn in_startup(&self) -> bool {

@@ -433,6 +433,10 @@ impl KnownRate {
         }
     }
 
+    pub(crate) fn relies_on_pacing(&self) -> bool {
+        !matches!(&self.state, State::Beyond(bbr, _) if !bbr.relies_on_pacing())
+    }
+
     /// What may be sent a second time: nothing where something speaks of a bottleneck behind the
     /// link, and only the end until something has come through without waiting.
     pub(crate) fn copies(&self) -> Copies {

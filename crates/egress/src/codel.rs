@@ -75,7 +75,7 @@ pub(crate) enum Verdict {
 pub(crate) struct Codel {
     /// When packets will have waited too long for an interval; `None`: they do not.
     above_until: Option<Instant>,
-    /// The sender is told.
+    /// It is in CoDel's dropping state: the sender is told again and again (RFC 8289 5.4).
     tells: bool,
     /// Since when, in each interval, packets have waited for longer than the most, and when one did
     /// last.

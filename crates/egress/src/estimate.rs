@@ -405,10 +405,10 @@ impl RateEstimate {
             rate_bps: self.rate_bps.filter(|_| !self.phases.is_new()),
         };
         self.hear_of_train(now, report, sent_at, terms.sent);
-        let peer = self.peer(now, report, sent_at, terms.sent);
-        let held = peer.as_ref().and_then(|peer| peer.held(report, sent_at)).unwrap_or_default();
-        self.meets_boundary(now, report.of_host, (sent_at, held));
-        let peer = self.peers.iter_mut().find(|peer| peer.id == report.peer);
+        let at = self.peer(now, report, sent_at, terms.sent);
+        let held = at.and_then(|at| self.peers.get(at)).and_then(|peer| peer.held(report, sent_at));
+        self.meets_boundary(now, report.of_host, (sent_at, held.unwrap_or_default()));
+        let peer = at.and_then(|at| self.peers.get_mut(at));
         let Some(sample) = peer.and_then(|p| p.sample(report, sent_at, &terms)) else { return };
         self.samples += 1;
         self.spread = sample.spread;
@@ -551,12 +551,10 @@ impl RateEstimate {
         if sample.saturated {
             self.full_bps = old;
         }
-        if let Some(rate) = self.risen((old, rate), sample, busy, before) {
+        if let Some((rate, is_clear)) = self.risen((old, rate), sample, busy, before) {
             self.confirmed_at = now;
             self.rate_bps = Some(rate);
-            if (!sample.saturated || self.carries_more(old, sample).is_some())
-                && rate > self.full_bps / 100 * ROOM_PERCENT
-            {
+            if (!sample.saturated || is_clear) && rate > self.full_bps / 100 * ROOM_PERCENT {
                 // There is more than was thought.
                 self.full_bps = rate;
                 self.probe_gap = 0;
@@ -629,15 +627,9 @@ impl RateEstimate {
         (self.round() / 8 * 3).max(least).max(samples.unwrap_or_default())
     }
 
-    /// The reporting gateway, with the clocks' smallest difference brought up to date; `None`: it
-    /// was not known until now.
-    fn peer(
-        &mut self,
-        now: Instant,
-        report: &Report,
-        sent_at: Instant,
-        sent: Option<Sent>,
-    ) -> Option<&mut Peer> {
+    /// Where the reporting gateway stands, with the clocks' smallest difference brought up to date;
+    /// `None`: it was not known until now.
+    fn peer(&mut self, now: Instant, report: &Report, sent_at: Instant, sent: Option<Sent>) -> Option<usize> {
         let delay_us = report.arrived_us.wrapping_sub(micros(sent_at));
         let mut known = self.peers.iter().position(|p| p.id == report.peer);
         if report.sent_again && known.is_none() {
@@ -668,7 +660,7 @@ impl RateEstimate {
         let peer = self.peers.get_mut(at)?;
         peer.heard_at = now;
         if report.sent_again {
-            return Some(peer);
+            return Some(at);
         }
         if now.since(peer.window_since) >= BASE_DELAY_WINDOW {
             peer.delay_before_us = Some(peer.delay_us);
@@ -677,7 +669,7 @@ impl RateEstimate {
         } else if is_less(delay_us, peer.delay_us) {
             peer.delay_us = delay_us;
         }
-        Some(peer)
+        Some(at)
     }
 }
 
