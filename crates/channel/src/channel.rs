@@ -184,9 +184,10 @@ impl<P: Payload> Channel<P> {
     /// A packet has left the line.
     fn count(&mut self, look: Look, len_bytes: usize) {
         match look {
-            Look::Ack { .. } => {
+            Look::Ack { of_copy, .. } => {
                 self.stats.ack_packets += 1;
                 self.stats.ack_bytes += len_bytes as u64;
+                self.stats.copy_ack_bytes += if of_copy { len_bytes as u64 } else { 0 };
             }
             Look::Fragment { .. } => self.stats.fragments += 1,
             Look::Other => {}
@@ -232,7 +233,7 @@ impl<P: Payload> Channel<P> {
         }
         let look = Look::of(packet.ip_packet());
         self.count(look, len_bytes);
-        if let Look::Ack { number } = look {
+        if let Look::Ack { number, .. } = look {
             let at = end.since(self.config.start);
             self.carried.acknowledges(at, packet.ip_packet(), number, self.config.shims());
         }

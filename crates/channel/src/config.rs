@@ -349,6 +349,8 @@ pub struct Stats {
     pub ack_packets: u64,
     /// Their bytes.
     pub ack_bytes: u64,
+    /// Of those that tell of data that came twice (D-SACK, RFC 2883).
+    pub copy_ack_bytes: u64,
     /// Dropped because of a bit error.
     pub dropped_ber: u64,
     /// Dropped because the link winked.

@@ -1,6 +1,6 @@
 //! What a packet is by its headers, as a firewall and the counters see it.
 
-use farlink_wire::{Parsed, ShimProtocols, parse_with};
+use farlink_wire::{Parsed, SackBlock, ShimProtocols, TcpSegment, parse_with};
 
 use crate::carried::DATA_BYTES_MIN;
 use crate::config::Firewall;
@@ -11,8 +11,9 @@ const IPV6_FRAGMENT: u8 = 44;
 /// See the module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Look {
-    /// A segment that only acknowledges, with its acknowledgement number.
-    Ack { number: u32 },
+    /// A segment that only acknowledges, with its acknowledgement number. Does it tell of data that
+    /// came twice (D-SACK, RFC 2883)?
+    Ack { number: u32, of_copy: bool },
     /// A part of a packet. Does it say "don't fragment"?
     Fragment { has_df: bool },
     /// Anything else.
@@ -35,7 +36,7 @@ impl Look {
     fn of_small(packet: &[u8]) -> Self {
         match parse_with(packet, ShimProtocols::USUAL) {
             Parsed::Tcp(s) if s.seq_len() == 0 && s.flags.ack() && !s.flags.rst() => {
-                Self::Ack { number: s.ack.0 }
+                Self::Ack { number: s.ack.0, of_copy: tells_of_copy(&s) }
             }
             _ => Self::Other,
         }
@@ -52,6 +53,15 @@ impl Look {
             (Self::Ack { .. } | Self::Other, _) => false,
         }
     }
+}
+
+/// The first SACK block lies below the acknowledgement, or within the second one (RFC 2883
+/// section 4).
+fn tells_of_copy(s: &TcpSegment) -> bool {
+    let blocks = &s.options.sack;
+    let Some(first) = blocks.first() else { return false };
+    let is_within = |b: &SackBlock| b.start.before_eq(first.start) && first.end.before_eq(b.end);
+    first.start.before(s.ack) || blocks.get(1).is_some_and(is_within)
 }
 
 #[cfg(test)]
@@ -71,7 +81,7 @@ mod tests {
 
     #[test]
     fn acknowledgements_and_fragments_are_told_apart() {
-        assert_eq!(Look::of(&v4([0x40, 0], 0x10, 0)), Look::Ack { number: 1 });
+        assert_eq!(Look::of(&v4([0x40, 0], 0x10, 0)), Look::Ack { number: 1, of_copy: false });
         for (flags, payload) in [(0x11, 0), (0x12, 0), (0x14, 0), (0x10, 1), (0x02, 0)] {
             assert_eq!(Look::of(&v4([0x40, 0], flags, payload)), Look::Other, "{flags} {payload}");
         }
@@ -92,7 +102,7 @@ mod tests {
         for (look, of_all, of_df) in [
             (plain, true, false),
             (with_df, true, true),
-            (Look::Ack { number: 1 }, false, false),
+            (Look::Ack { number: 1, of_copy: false }, false, false),
             (Look::Other, false, false),
         ] {
             assert_eq!(look.is_dropped_by(Firewall::Fragments), of_all);

@@ -73,9 +73,11 @@ impl Closed {
                 hosts.make_rst(cx, from, s.ack, s.end_seq());
             }
         } else if s.seq.before(expected) && s.seq_len() > 0 {
-            // A repeated FIN or its data: our acknowledgement was lost.
-            let ack_of = *next.get(from.other());
-            hosts.make_bare(cx, from, Flags::ACK, ack_of, expected);
+            // A repeated FIN or its data: our acknowledgement was lost. One answers many.
+            if answers.may_answer(cx.now) {
+                let ack_of = *next.get(from.other());
+                hosts.make_bare(cx, from, Flags::ACK, ack_of, expected);
+            }
         } else if s.seq.after(expected) || s.seq_len() > 0 {
             return Fate::Forward(packet);
         }

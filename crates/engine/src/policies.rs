@@ -42,11 +42,8 @@ impl Split<'_> {
     fn leg_rtt(&self, cx: &Cx<'_>, to: Side) -> Option<Duration> {
         let leg = self.legs.get(to);
         let declared = cx.links.get(leg.out).and_then(Link::declared_rtt);
-        let measured = || {
-            let shortest = self.relays.get(to.other()).tx.shortest_rtt()?;
-            Some(leg.handshake_rtt().map_or(shortest, |rtt| rtt.min(shortest)))
-        };
-        declared.or_else(measured)
+        let shortest = self.relays.get(to.other()).tx.shortest_rtt();
+        declared.or_else(|| leg.handshake_rtt().into_iter().chain(shortest).min())
     }
 
     /// The same for this segment of its own.

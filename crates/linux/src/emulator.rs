@@ -251,6 +251,7 @@ pub(crate) fn stats_json(stats: &PipeStats) -> Value {
         "fragments": c.fragments,
         "ack_packets": c.ack_packets,
         "ack_bytes": c.ack_bytes,
+        "copy_ack_bytes": c.copy_ack_bytes,
         "dropped_ber": c.dropped_ber,
         "dropped_wink": c.dropped_wink,
         "dropped_contact": c.dropped_contact,

@@ -9,6 +9,8 @@ const SEGMENT_BYTES: f64 = 1_460.0;
 /// A full packet, and its payload beside timestamps.
 const PACKET_BYTES: f64 = 1_500.0;
 const PAYLOAD_BYTES: f64 = 1_448.0;
+/// Headers of an acknowledgement over IPv4 with timestamps and two SACK blocks, a D-SACK first.
+const COPY_ACK_BYTES: f64 = 72.0;
 /// The share of the limit that is no delay: what is later than that counts in round trips.
 const AT_THE_LIMIT: f64 = 1.05;
 
@@ -25,7 +27,10 @@ pub const DERIVED: &[(&str, &str)] = &[
     ),
     ("repaired_share", "the part of it that had been taken for lost"),
     ("early_share", "the part of it that an idle link carried before a loss could be known"),
-    ("link_own_bytes", "link_bytes without the copies that an idle link carried, and their headers"),
+    (
+        "link_own_bytes",
+        "link_bytes without the copies that an idle link carried, their headers, and the acknowledgements that tell of them",
+    ),
     ("wasted_share", "what the link carried in vain, for each byte delivered"),
     ("round_trips_late", "round trips of the link beyond 1.05 times the limit"),
     (
@@ -83,8 +88,11 @@ pub fn figure(cell: &CellReport, name: &str) -> Option<f64> {
         "repaired_share" => Some(metric("repaired_bytes")? / payload()?),
         "early_share" => Some(metric("early_bytes")? / payload()?),
         "link_own_bytes" => {
-            let with_headers = metric("early_bytes").unwrap_or(0.0) * PACKET_BYTES / PAYLOAD_BYTES;
-            Some(metric("link_bytes")? - with_headers)
+            let early = metric("early_bytes").unwrap_or(0.0);
+            // What came twice for another reason is told of, too: one for each copy at most.
+            let told =
+                metric("link_copy_ack_bytes").unwrap_or(0.0).min(early / PAYLOAD_BYTES * COPY_ACK_BYTES);
+            Some(metric("link_bytes")? - early * PACKET_BYTES / PAYLOAD_BYTES - told)
         }
         "wasted_share" => Some(metric("wasted_bytes")? / payload()?),
         "round_trips_late" => Some((cell.seconds? - AT_THE_LIMIT * cell.limit_seconds?) / round_trip_s()?),

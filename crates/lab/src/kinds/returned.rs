@@ -47,6 +47,8 @@ pub(crate) struct Returned {
     pub(crate) ack_packets: u64,
     /// Their bytes.
     pub(crate) ack_bytes: u64,
+    /// Of those that tell of data that came twice.
+    pub(crate) copy_ack_bytes: u64,
     /// Packets that found no room before that line.
     pub(crate) drops: u64,
     /// Fragments that left the line of the data.
@@ -76,6 +78,7 @@ pub(crate) fn of_lab(cell: &Cell, lab: &Lab) -> Result<Returned> {
         acked_bytes: series(back, "acked_bytes"),
         ack_packets: number(back, "ack_packets"),
         ack_bytes: number(back, "ack_bytes"),
+        copy_ack_bytes: number(back, "copy_ack_bytes"),
         drops: number(back, "dropped_queue"),
         fragments: number(data, "fragments"),
         link_bytes: number(data, "serialised_bytes") + number(back, "serialised_bytes"),
@@ -90,6 +93,7 @@ pub(crate) fn measure(cell: &Cell, returned: &Returned, began_s: Option<f64>, me
     }
     measured.metric("link_ack_packets", returned.ack_packets as f64);
     measured.metric("link_ack_bytes", returned.ack_bytes as f64);
+    measured.metric("link_copy_ack_bytes", returned.copy_ack_bytes as f64);
     measured.metric("return_queue_drops", returned.drops as f64);
     measured.metric("fragments", returned.fragments as f64);
     if let Some(ratio) = ratio_as_sent(cell, returned.fragments, measured) {

@@ -207,6 +207,7 @@ fn returned_of(cell: &Cell, network: &Network) -> returned::Returned {
         data_bytes: bytes(data),
         ack_packets: of_back.ack_packets,
         ack_bytes: of_back.ack_bytes,
+        copy_ack_bytes: of_back.copy_ack_bytes,
         drops: of_back.dropped_queue,
         fragments: of_data.fragments,
         link_bytes: of_data.serialised_bytes + of_back.serialised_bytes,
