@@ -327,7 +327,7 @@ impl Split<'_> {
         if let Some(link) = cx.links.get_mut(out) {
             // Not the smallest of its life, which may be long: a way that becomes longer shows.
             if let Some(rtt) = happened.rtt {
-                link.note_rtt(now, rtt);
+                link.note_rtt(now, rtt, happened.rtt_is_full);
             }
             link.note_losses(happened.delivered_bytes, happened.lost_bytes);
             link.reckon_with_losses();

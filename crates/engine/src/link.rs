@@ -103,6 +103,8 @@ pub struct Link {
     told_bps: u64,
     far_end: FarEnd,
     round_trip: RoundTrip,
+    /// The same of full segments.
+    full_round_trip: RoundTrip,
     returns: Returns,
     action: Option<LinkAction>,
     explicit: Explicit,
@@ -339,6 +341,7 @@ impl Link {
             told_bps: declared.rate_bps.unwrap_or(0),
             far_end: FarEnd::default(),
             round_trip: RoundTrip::default(),
+            full_round_trip: RoundTrip::default(),
             returns: Returns::default(),
             action: declared.action,
             explicit: declared.explicit.clone(),

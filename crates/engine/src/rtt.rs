@@ -29,6 +29,8 @@ pub struct RttEstimator {
     was_too_soon: bool,
     /// The handshake repeated a SYN: its time says nothing.
     were_syns_repeated: bool,
+    /// A full segment has been seen to take no more than that over a small packet's time.
+    segment_took: Option<Duration>,
 }
 
 impl Default for RttEstimator {
@@ -44,6 +46,7 @@ impl Default for RttEstimator {
             backoff: 0,
             was_too_soon: false,
             were_syns_repeated: false,
+            segment_took: None,
         }
     }
 }
@@ -107,7 +110,7 @@ impl RttEstimator {
     #[must_use]
     pub fn next_within(&self) -> Option<Duration> {
         let rtt = self.expected.filter(|_| !self.is_certain)?;
-        Some(rtt + segment_takes(rtt))
+        Some(rtt + self.segment_takes(rtt))
     }
     /// The smallest round trip of a packet that takes no time; `None` before the first sample.
     #[must_use]
@@ -145,7 +148,7 @@ impl RttEstimator {
             }
             (None, Some(rtt)) => {
                 let usual = rtt + (rtt * 2).max(min);
-                (usual + segment_takes(rtt)).min(usual.max(RTO_INITIAL))
+                (usual + self.segment_takes(rtt)).min(usual.max(RTO_INITIAL))
             }
             (None, None) if self.were_syns_repeated => RTO_AFTER_SYNS,
             (None, None) => RTO_INITIAL,
@@ -165,8 +168,38 @@ impl RttEstimator {
     /// would have been answered, to judge by the handshake.
     #[must_use]
     pub fn probe_after(&self) -> Option<Duration> {
-        let guessed = self.expected.filter(|_| !self.is_certain);
-        self.srtt.map(|srtt| srtt * 2).or(guessed.map(segment_takes))
+        let by_handshake = |rtt: Duration| match self.segment_took {
+            Some(_) => rtt * 2 + self.segment_takes(rtt),
+            None => self.segment_takes(rtt),
+        };
+        self.srtt.map(|srtt| srtt * 2).or(self.guess().map(by_handshake))
+    }
+    /// The same if a segment took no time.
+    #[must_use]
+    pub fn probe_after_soonest(&self) -> Option<Duration> {
+        self.srtt.or(self.guess()).map(|rtt| rtt * 2)
+    }
+    /// The handshake's time, where timers have nothing else to go by.
+    #[must_use]
+    pub fn guess(&self) -> Option<Duration> {
+        self.expected.filter(|_| self.srtt.is_none() && !self.is_certain)
+    }
+    /// So much of the RTO is for the time that a first segment may take, of which the handshake
+    /// shows only the most.
+    #[must_use]
+    pub fn guessed(&self, min: Duration) -> Duration {
+        let beyond = |rtt: Duration| self.base(min).saturating_sub(rtt + (rtt * 2).max(min));
+        self.guess().map_or(Duration::ZERO, beyond)
+    }
+    /// Full segments over the same link have been seen to take no more than that beyond what a
+    /// small packet takes.
+    pub fn note_segment_took(&mut self, most: Option<Duration>) {
+        self.segment_took = most;
+    }
+    /// How long a full segment and its answer take at most, where small ones took such a round
+    /// trip.
+    fn segment_takes(&self, rtt: Duration) -> Duration {
+        (rtt * SMALL_IN_SEGMENT).min(self.segment_took.unwrap_or(Duration::MAX))
     }
     /// Before the first sample this is expected. `is_certain`: the link has a rate that is said, so
     /// that no queue there makes it longer.
@@ -185,11 +218,6 @@ impl RttEstimator {
     pub fn reset_backoff(&mut self) {
         self.backoff = 0;
     }
-}
-
-/// How long a full segment and its answer take at most, where small ones took such a round trip.
-fn segment_takes(rtt: Duration) -> Duration {
-    rtt * SMALL_IN_SEGMENT
 }
 
 fn micros(time: Duration) -> u32 {
@@ -238,8 +266,16 @@ mod tests {
             assert_eq!((e.rto(min, max), e.probe_after()), (ms(rto_ms), Some(ms(probe_ms))));
         }
         assert_eq!(e.next_within(), Some(ms(7_500)));
+        assert_eq!(e.guessed(min), Duration::ZERO, "two round trips are longer than a second");
+        // Full segments of others have shown it.
+        e.expect(Some(ms(40)), false);
+        assert_eq!(e.guessed(min), ms(560));
+        e.note_segment_took(Some(ms(2)));
+        assert_eq!((e.rto(min, max), e.guessed(min), e.probe_after()), (ms(242), ms(2), Some(ms(82))));
+        e.note_segment_took(None);
         e.expect(Some(ms(1)), true);
         assert_eq!((e.probe_after(), e.next_within()), (None, None), "its rate is known");
+        assert_eq!(e.guessed(min), Duration::ZERO);
         e.expect(Some(ms(9)), false);
         e.sample(ms(10), Duration::ZERO);
         assert_eq!((e.soonest(), e.min_rtt(), e.probe_after()), (ms(9), ms(10), Some(ms(20))));

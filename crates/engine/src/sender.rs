@@ -76,6 +76,8 @@ pub struct Happened {
     pub large_sent_at: Option<Instant>,
     /// The round trip that was measured.
     pub rtt: Option<Duration>,
+    /// With a full segment.
+    pub rtt_is_full: bool,
     /// So long the acknowledgement waited on its way back, as far as that shows.
     pub waited_back: Option<Duration>,
 }

@@ -57,9 +57,20 @@ impl Link {
         }
     }
 
-    /// A connection has measured its leg: the link, and what lies behind it.
-    pub(crate) fn note_rtt(&mut self, now: Instant, rtt: Duration) {
+    /// A connection has measured its leg: the link, and what lies behind it. `is_full`: with a full
+    /// segment.
+    pub(crate) fn note_rtt(&mut self, now: Instant, rtt: Duration, is_full: bool) {
         self.round_trip.note(now, rtt);
+        if is_full {
+            self.full_round_trip.note(now, rtt);
+        }
+    }
+
+    /// A full segment takes no more than that beyond what the smallest packet takes; `None`: none
+    /// has been acknowledged of late.
+    #[must_use]
+    pub fn segment_took(&self) -> Option<Duration> {
+        Some(self.full_round_trip.smallest()?.saturating_sub(self.measured_rtt()?))
     }
 
     /// The smallest RTT of any connection of late.

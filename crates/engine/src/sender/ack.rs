@@ -81,6 +81,7 @@ impl Sender {
             happened.waited_back = self.waited_back();
             self.tell_controller(now, &acked, &sample, prior_in_flight);
             happened.rtt = acked.rtt;
+            happened.rtt_is_full = acked.rtt_bytes >= self.mss();
         }
         // What had all been acknowledged selectively brings nothing new at last (RFC 6298 5.2).
         if acked.delivered_bytes > 0 || self.flight.is_empty() {

@@ -160,6 +160,14 @@ impl Flight {
         let RtoBounds { min, max } = self.rto_bounds;
         if over_lossy_link { self.rtt.rto_over_own_link(min, max) } else { self.rtt.rto(min, max) }
     }
+    /// So much of it is for the time that a first segment may take.
+    pub fn rto_guessed(&self) -> Duration {
+        self.rtt.guessed(self.rto_bounds.min)
+    }
+    /// Full segments of others have been seen to take no more than that.
+    pub fn note_segment_took(&mut self, most: Option<Duration>) {
+        self.rtt.note_segment_took(most);
+    }
     /// Its bounds.
     pub fn rto_bounds(&self) -> RtoBounds {
         self.rto_bounds

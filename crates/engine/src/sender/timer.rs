@@ -91,16 +91,22 @@ impl Sender {
         if purpose == Purpose::TailProbe {
             self.timers.rto = Some(now + self.rto());
         } else if purpose == Purpose::New {
-            self.arm_probe(now);
+            self.arm_probe_by(now, self.rtt().probe_after_soonest());
         }
         if self.timers.rto.is_none() {
-            self.timers.rto = Some(now + self.rto());
+            // Others may show meanwhile how long a segment takes: it is asked for when it is due
+            // (`wait_for_late_acks`).
+            self.timers.rto = Some(now + self.rto().saturating_sub(self.flight.rto_guessed()));
         }
         self.hold_timer_while_blind(now);
     }
 
     /// The probe timeout (RFC 8985 7.2). One probe per flight.
     pub(super) fn arm_probe(&mut self, now: Instant) {
+        self.arm_probe_by(now, self.rtt().probe_after());
+    }
+
+    fn arm_probe_by(&mut self, now: Instant, pto: Option<Duration>) {
         self.timers.probe = self.proof_due();
         if self.timers.probe.is_some() {
             return;
@@ -110,7 +116,7 @@ impl Sender {
         if !self.flight.has_sack() || !self.governor.is_open() || nothing || spent {
             return;
         }
-        let Some(pto) = self.rtt().probe_after() else { return };
+        let Some(pto) = pto else { return };
         let mut pto = pto.max(PTO_MIN) + self.answers_late_by();
         // A few small ones are acknowledged without delay.
         if self.flight.is_one_segment() {
@@ -163,6 +169,7 @@ impl Sender {
         let queues = self.rtt().srtt().is_some_and(|srtt| srtt > self.rtt().min_rtt() / 2 * 3);
         let is_own = is_said && !queues;
         let is_unsaid = link.is_some_and(|link| !link.is_rate_declared());
+        self.flight.note_segment_took(link.and_then(Link::segment_took));
         self.silence.expected = Expected {
             may_wait: kind.goes_by_link_rate() && !is_said,
             is_unsaid,
@@ -184,17 +191,18 @@ impl Sender {
     /// turns on a slow way back, or the link may have been found to be slower: what is due waits
     /// until it would be due now.
     pub fn wait_for_late_acks(&mut self, now: Instant) {
-        let late_by = self.answers_late_by();
+        let (late_by, guessed) = (self.answers_late_by(), self.flight.rto_guessed());
         let is_due = |timer: Option<Instant>| timer.is_some_and(|at| at <= now);
-        if late_by.is_zero() || self.silence.timeouts > 0 {
+        if (late_by.is_zero() && self.rtt().guess().is_none()) || self.silence.timeouts > 0 {
             return;
         }
         let Some(oldest) = self.flight.board().first().map(|r| r.sent_at) else { return };
         let rto_at = oldest.max(self.progress_at()) + self.rto();
         if is_due(self.timers.rto) && rto_at > now {
-            self.timers.rto = Some(rto_at);
+            let again_at = if guessed.is_zero() { rto_at } else { now + self.flight.rto_bounds().min };
+            self.timers.rto = Some(rto_at.min(again_at));
         }
-        if is_due(self.timers.probe) {
+        if is_due(self.timers.probe) || (self.timers.probe.is_none() && !guessed.is_zero()) {
             self.arm_probe(oldest.max(self.progress_at()));
         }
     }
