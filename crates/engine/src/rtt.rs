@@ -142,10 +142,9 @@ impl RttEstimator {
     fn base(&self, min: Duration) -> Duration {
         match (self.srtt, self.expected) {
             (Some(srtt), _) => (srtt + (self.rttvar * 4).max(min)).max(min),
-            // As if that had been the first sample, and never later than without it.
-            (None, Some(rtt)) if self.is_certain => {
-                (rtt + (rtt * 2).max(min)).min(RTO_INITIAL.max(rtt + min))
-            }
+            // As if that had been the first sample, and never later than without it, unless that is
+            // less than two round trips: the medium may be asked for first, and delays may move.
+            (None, Some(rtt)) if self.is_certain => (rtt + (rtt * 2).max(min)).min(RTO_INITIAL.max(rtt * 2)),
             (None, Some(rtt)) => {
                 let usual = rtt + (rtt * 2).max(min);
                 (usual + self.segment_takes(rtt)).min(usual.max(RTO_INITIAL))
@@ -245,12 +244,12 @@ mod tests {
     fn what_the_handshake_took_makes_the_first_timeout() {
         let (min, max) = (Duration::from_millis(200), Duration::from_secs(60));
         let mut e = RttEstimator::default();
-        for (rtt_ms, rto_ms) in [(1, 201), (150, 450), (500, 1000), (3000, 3200)] {
+        for (rtt_ms, rto_ms) in [(1, 201), (150, 450), (500, 1000), (3000, 6000)] {
             e.expect(Some(Duration::from_millis(rtt_ms)), true);
             assert_eq!(e.rto(min, max), Duration::from_millis(rto_ms));
         }
         e.back_off();
-        assert_eq!(e.rto(min, max), Duration::from_millis(6400));
+        assert_eq!(e.rto(min, max), Duration::from_millis(12_000));
         e.sample(Duration::from_millis(100), Duration::ZERO);
         assert_eq!(e.rto(min, max), Duration::from_millis(300));
     }

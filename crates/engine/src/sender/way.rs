@@ -100,6 +100,15 @@ impl Sender {
         self.governor.hold_from(held);
     }
 
+    /// Two round trips have passed since the oldest of what is under way left, or the timeout has
+    /// where not even the handshake shows how long one takes.
+    #[must_use]
+    pub fn is_answer_overdue(&self, now: Instant, handshake_rtt: Option<Duration>) -> bool {
+        let known = self.flight.known_rtt().or(handshake_rtt);
+        let overdue = known.map_or_else(|| self.rto(), |rtt| rtt * 2);
+        self.flight.board().first().is_some_and(|oldest| now.since(oldest.sent_at) >= overdue)
+    }
+
     /// The destination has shown that it lacks the beginning: it is sent again at once.
     pub fn resend_head(&mut self) {
         self.flight.mark_head_lost();

@@ -93,6 +93,28 @@ fn a_repeated_syn_ack_after_early_acknowledged_data_means_send_again() {
     );
 }
 
+/// The server's timer of a second is shorter than two round trips: nothing is lost yet.
+#[test]
+fn a_repeated_syn_ack_that_comes_early_is_answered_as_a_host_does() {
+    let mut t = Script::new();
+    t.play(
+        "a > S 0 win 65535 <mss 1460>
+         b < S 0
+         +600
+         b > S. 0 ack 1 win 65535 <mss 1460>
+         a < S. 0 ack 1
+         a > . 1 ack 1
+         b < . 1 ack 1
+         a > P. 1:101 ack 1
+         b < P. 1:101 ack 1
+         +40
+         a < . 1 ack 101
+         +860
+         b > S. 0 ack 1 win 65535 <mss 1460>
+         b < . 101 ack 1",
+    );
+}
+
 #[test]
 fn a_repeated_syn_ack_without_data_is_answered() {
     let mut t = Script::new();
