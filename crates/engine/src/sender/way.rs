@@ -100,9 +100,14 @@ impl Sender {
         self.governor.hold_from(held);
     }
 
-    /// The destination has shown that it lacks the beginning: it is sent again at once.
-    pub fn resend_head(&mut self) {
-        self.flight.mark_head_lost();
+    /// The destination has shown that it lacked the beginning when it said so: that is sent again
+    /// at once, unless it cannot have been there by then.
+    pub fn resend_head(&mut self, now: Instant) {
+        let Some(sent_at) = self.flight.board().first().map(|r| r.sent_at) else { return };
+        let round_trip = self.rtt().srtt().or(self.rtt().expected()).unwrap_or_else(|| self.rto());
+        if now.since(sent_at) >= round_trip + self.answers_late_by() {
+            self.flight.mark_head_lost();
+        }
     }
 
     /// The link came back, or the leg has left one that is down: whatever was in flight is sent
