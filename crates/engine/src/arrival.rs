@@ -315,7 +315,7 @@ impl Split<'_> {
         let marked = downstream.is_speaking();
         let upstream = self.legs.get(from.other()).peer;
         let out = self.legs.get(from).out;
-        let told_delay = self.ack_policy(cx, from.other()).longest();
+        let far_delay = self.far_told_after(cx, from.other());
         let answers = self.answers_question(cx, from, s);
         let r = &mut *self.relays;
         let towards = r.get_mut(from.other());
@@ -353,7 +353,7 @@ impl Split<'_> {
             // has.
             let far = towards.far_acked();
             if towards.rx.far_told != Some(far) {
-                towards.rx.owe_by(now + told_delay);
+                towards.rx.owe_by(now + far_delay);
             }
         }
         towards.tx.on_word(now);

@@ -8,6 +8,9 @@ use crate::link::Link;
 use crate::side::Side;
 use crate::split::Split;
 
+/// A packet takes less than this on a line of 9,600 bit/s.
+const FAR_TOLD_AFTER: Duration = Duration::from_secs(2);
+
 impl Split<'_> {
     /// How soon this host, or the gateway that speaks on its leg, is sent acknowledgements.
     #[must_use]
@@ -21,6 +24,14 @@ impl Split<'_> {
         };
         let policy = rtt.and_then(policy).unwrap_or(AckPolicy::Host(cx.config.timers.delayed_ack));
         rtt.map_or(policy, |rtt| self.within_window(cx, to, rtt, policy))
+    }
+
+    /// What the far host has is told with an acknowledgement that leaves anyway, else after so
+    /// long. While the stream goes on the next segment has one. On a slow line it comes long after
+    /// the far host has taken the one before.
+    pub(crate) fn far_told_after(&self, cx: &Cx<'_>, to: Side) -> Duration {
+        let usual = self.ack_policy(cx, to).longest();
+        if self.relays.get(to).goes_on() { usual.max(FAR_TOLD_AFTER) } else { usual }
     }
 
     /// A source has no more under way than its window can say. Where the link brings more in a

@@ -41,6 +41,8 @@ pub struct Relay {
     pub tx: Sender,
     /// The source pushed everything before this.
     push: SeqNum,
+    /// What has been released last was not pushed: its source has more to send.
+    goes_on: bool,
     /// Urgent data ends before this, as the source's newest urgent pointer says.
     urgent_end: Option<SeqNum>,
     /// An urgent pointer of 0 stood in a segment that begins here: some receivers take its first
@@ -133,6 +135,7 @@ impl Relay {
             rx: Receiver::new(next, dst.window_bytes()),
             tx,
             push: next,
+            goes_on: false,
             urgent_end: None,
             urgent_zero: None,
             far_ack: None,
@@ -166,6 +169,9 @@ impl Relay {
 
     /// The destination has everything before `ack`.
     pub fn release(&mut self, pool: &mut Pool, ack: SeqNum) {
+        if ack.after(self.buffer.base()) {
+            self.goes_on = self.push.before(ack);
+        }
         self.buffer.release(pool, ack.min(self.buffer.end()));
         // What was pushed before is not remembered until the numbers have wrapped.
         self.push = self.push.max(ack);
@@ -245,6 +251,11 @@ impl Relay {
         let shift = shift.min(14);
         let shown = self.rx.window_shown_max();
         shown.saturating_add(shown / 2) >> shift < limit_bytes.min(field_max_bytes) >> shift
+    }
+    /// The stream goes on behind what the destination has.
+    #[must_use]
+    pub fn goes_on(&self) -> bool {
+        self.goes_on
     }
     /// The source has pushed what stands before `end`, which is here.
     pub fn note_push(&mut self, end: SeqNum) {

@@ -352,6 +352,7 @@ impl Split<'_> {
             told_window: self.told_window(cx, to, ack, edge),
             soft_window: self.soft_window(cx, to, ack),
             told_delay,
+            far_delay: self.far_told_after(cx, to),
             far: inbound.far_acked(),
             arrived,
             advert: self.advert_to_tell(cx, to, pure),
@@ -398,7 +399,7 @@ impl Split<'_> {
         }
         rx.ack_held_back = rx.rcv_nxt(&inbound.buffer).after(word.ack);
         if dst.peer.is_heard() && inbound.buffer.is_empty() && rx.far_told != Some(word.far) {
-            rx.owe_by(cx.now + word.told_delay);
+            rx.owe_by(cx.now + word.far_delay);
         }
         if word.said.sum_later {
             rx.owe_by(cx.now + word.told_delay);
@@ -528,6 +529,7 @@ struct Word {
     told_window: u32,
     soft_window: Option<u32>,
     told_delay: Duration,
+    far_delay: Duration,
     far: SeqNum,
     arrived: Option<Arrived>,
     /// What is known of the link.

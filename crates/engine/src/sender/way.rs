@@ -105,7 +105,7 @@ impl Sender {
     #[must_use]
     pub fn is_answer_overdue(&self, now: Instant, handshake_rtt: Option<Duration>) -> bool {
         let known = self.flight.known_rtt().or(handshake_rtt);
-        let overdue = known.map_or_else(|| self.rto(), |rtt| rtt * 2);
+        let overdue = known.map_or_else(|| self.rto(), |rtt| rtt * 2 + self.answers_late_by());
         self.flight.board().first().is_some_and(|oldest| now.since(oldest.sent_at) >= overdue)
     }
 
