@@ -11,7 +11,7 @@ use crate::explicit::tell_trust;
 use crate::fate::Fate;
 use crate::leg::Leg;
 use crate::net::{IfaceId, Way};
-use crate::overtaken::tell_of_link;
+use crate::overtaken::{covered, tell_of_link};
 use crate::peer::{Arrived, TOLD_WINDOW_MAX};
 use crate::queue_drop::Held;
 use crate::reach::STRANGER_BYTES;
@@ -323,7 +323,8 @@ impl Split<'_> {
         towards.tx.note_stamps(s.options.timestamps.filter(|_| !downstream.is_marked()));
         let happened = towards.tx.on_ack(now, ack, sack, pure, ece);
         let opened = towards.tx.update_window(s.seq, ack, u64::from(window), marked);
-        tell_of_link(cx, self.legs.get(from), s, (arrived, &happened));
+        let of_link = arrived.map(|a| (a, covered(&towards.tx, ack, sack)));
+        tell_of_link(cx, self.legs.get(from), s, (of_link, &happened));
         if happened.recovery {
             cx.happened(self.legs, Event::Recovers(from));
         }

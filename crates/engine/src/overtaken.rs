@@ -7,13 +7,13 @@
 //! time is true for ever. So these two are taken from them.
 
 use arrayvec::ArrayVec;
-use farlink_wire::{SackBlock, TcpSegment};
+use farlink_wire::{SackBlock, SeqNum, TcpSegment};
 
 use crate::cx::Cx;
 use crate::leg::Leg;
 use crate::peer::{Arrived, Message};
 use crate::runs::RUNS_MAX;
-use crate::sender::Happened;
+use crate::sender::{Departed, Happened, Sender};
 use crate::side::Side;
 use crate::split::Split;
 
@@ -41,6 +41,7 @@ impl Split<'_> {
         let above = |b: &&SackBlock| b.start.after(una) && b.end.before_eq(nxt);
         let sack: ArrayVec<SackBlock, RUNS_MAX> = said.iter().filter(above).copied().take(RUNS_MAX).collect();
         let happened = towards.tx.on_ack(cx.now, una, &sack, false, false);
+        let arrived = arrived.map(|a| (a, covered(&towards.tx, s.ack, said)));
         tell_of_link(cx, self.legs.get(from), s, (arrived, &happened));
     }
 
@@ -55,15 +56,28 @@ impl Split<'_> {
     }
 }
 
+/// Where the newest stands of all that an acknowledgement covers, whether others have covered it
+/// before or not.
+pub fn covered(tx: &Sender, ack: SeqNum, sack: &[SackBlock]) -> Option<Departed> {
+    let ends = sack.iter().map(|block| block.end).filter(|end| end.before_eq(tx.snd_nxt()));
+    tx.departed(ends.fold(ack, SeqNum::max))
+}
+
 /// What an acknowledgement of this leg has told of the link that it came over. `arrived`: what the
-/// gateway there has counted.
+/// gateway there has counted, and where the newest stands of what it covers.
 pub fn tell_of_link(
     cx: &mut Cx<'_>,
     leg: &Leg,
     s: &TcpSegment,
-    (arrived, happened): (Option<Arrived>, &Happened),
+    (arrived, happened): (Option<(Arrived, Option<Departed>)>, &Happened),
 ) {
     let is_marked = leg.peer.is_marked();
+    let mut of = happened.of_link();
+    // A repetition that has just arrived is newer than what it repeats.
+    if let Some(newest) = arrived.and_then(|(_, newest)| newest).filter(|_| !of.newest_again) {
+        let (begin, bytes) = newest.place;
+        (of.newest_sent_at, of.place) = (Some(newest.at), (begin.0, bytes));
+    }
     let Some(link) = cx.links.get_mut(leg.out) else { return };
     // Not the smallest of its life, which may be long: a way that becomes longer shows.
     if let Some(rtt) = happened.rtt {
@@ -72,8 +86,8 @@ pub fn tell_of_link(
     link.note_losses(happened.delivered_bytes, happened.lost_bytes);
     link.reckon_with_losses();
     if s.payload_len == 0 && !is_marked {
-        link.recognise(cx.now, &happened.of_link(), happened.lost_bytes > 0);
+        link.recognise(cx.now, &of, happened.lost_bytes > 0);
     }
     let host = (!is_marked).then_some(leg.addr);
-    cx.links.hear_ack(cx.now, leg.out, (arrived, host), &happened.of_link());
+    cx.links.hear_ack(cx.now, leg.out, (arrived.map(|(arrived, _)| arrived), host), &of);
 }
