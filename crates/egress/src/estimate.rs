@@ -27,6 +27,7 @@ mod recall;
 mod rise;
 mod spread;
 mod steer;
+mod train;
 mod trial;
 
 use std::collections::VecDeque;
@@ -115,6 +116,9 @@ pub struct Report {
     pub sent_at: Option<Instant>,
     /// It may have left earlier, too: the one-way delay is not known.
     pub sent_again: bool,
+    /// Where it stands in what left without a break: which that is, and bytes of it up to here. Both zero:
+    /// nobody knows.
+    pub place: (u32, u32),
     /// Smallest RTT of the leg that the report came over.
     pub min_rtt: Option<Duration>,
     /// It is the acknowledgement of a host behind the link, which came at that time by the clock
@@ -396,6 +400,7 @@ impl RateEstimate {
             wait_min: self.wait_min(),
             took_min: self.took_min(report.of_host),
             strong_only: self.rate_bps.is_none() || self.searching,
+            is_new: !self.is_declared && (self.rate_bps.is_none() || self.burst.lasts(now)),
             is_declared: self.is_declared,
             is_slowed: self.gain < 100,
             sent: self.sent_by(now, sent_at),

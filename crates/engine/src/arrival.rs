@@ -11,6 +11,7 @@ use crate::explicit::tell_trust;
 use crate::fate::Fate;
 use crate::leg::Leg;
 use crate::net::{IfaceId, Way};
+use crate::overtaken::{covered, tell_of_link};
 use crate::peer::{Arrived, TOLD_WINDOW_MAX};
 use crate::queue_drop::Held;
 use crate::reach::STRANGER_BYTES;
@@ -110,8 +111,7 @@ impl Split<'_> {
             return Judged::Dropped;
         }
         if self.legs.get(from).is_old_stamp(cx.now, self.agreed, s) {
-            // RFC 7323 5.3 R1: acknowledge and drop.
-            self.owe_now(from);
+            self.take_old(cx, from, s);
             return Judged::Dropped;
         }
         match self.judge_ack(cx, from, s) {
@@ -314,7 +314,6 @@ impl Split<'_> {
         // `hear` has just looked at this very segment.
         let marked = downstream.is_speaking();
         let upstream = self.legs.get(from.other()).peer;
-        let out = self.legs.get(from).out;
         let far_delay = self.far_told_after(cx, from.other());
         let answers = self.answers_question(cx, from, s);
         let r = &mut *self.relays;
@@ -324,19 +323,8 @@ impl Split<'_> {
         towards.tx.note_stamps(s.options.timestamps.filter(|_| !downstream.is_marked()));
         let happened = towards.tx.on_ack(now, ack, sack, pure, ece);
         let opened = towards.tx.update_window(s.seq, ack, u64::from(window), marked);
-        if let Some(link) = cx.links.get_mut(out) {
-            // Not the smallest of its life, which may be long: a way that becomes longer shows.
-            if let Some(rtt) = happened.rtt {
-                link.note_rtt(now, rtt, happened.rtt_is_full);
-            }
-            link.note_losses(happened.delivered_bytes, happened.lost_bytes);
-            link.reckon_with_losses();
-            if s.payload_len == 0 && !downstream.is_marked() {
-                link.recognise(now, &happened.of_link(), happened.lost_bytes > 0);
-            }
-            let host = (!downstream.is_marked()).then(|| self.legs.get(from).addr);
-            cx.links.hear_ack(now, out, (arrived, host), &happened.of_link());
-        }
+        let of_link = arrived.map(|a| (a, covered(&towards.tx, ack, sack)));
+        tell_of_link(cx, self.legs.get(from), s, (of_link, &happened));
         if happened.recovery {
             cx.happened(self.legs, Event::Recovers(from));
         }

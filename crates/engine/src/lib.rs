@@ -61,6 +61,7 @@ mod noticed;
 mod outage;
 mod oversize;
 mod oversizing;
+mod overtaken;
 mod owed;
 mod pacing;
 mod pair;

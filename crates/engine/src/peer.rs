@@ -102,13 +102,23 @@ impl Peer {
             return None;
         };
         // Where nobody has been found there is nobody to hear.
-        let mut hello = self.hello()?;
-        let mut message = Message::decode(&option.body, hello);
-        message.arrived =
-            message.arrived.filter(|a| hello.recognise(a.by)).map(|a| Arrived { by: hello.identity, ..a });
+        let (hello, message) = read(self.hello()?, option);
         *self = Self::Heard { hello, unmarked: 0 };
         Some(message)
     }
+    /// What a segment told that newer ones have overtaken, if it is from the gateway.
+    pub fn read(&self, option: Option<&FarlinkOption>) -> Option<Message> {
+        let option = option.filter(|o| o.form == FARLINK_DATA && self.is_heard())?;
+        Some(read(self.hello()?, option).1)
+    }
+}
+
+/// What is known of the gateway after this, and what it told.
+fn read(mut hello: Hello, option: &FarlinkOption) -> (Hello, Message) {
+    let mut message = Message::decode(&option.body, hello);
+    message.arrived =
+        message.arrived.filter(|a| hello.recognise(a.by)).map(|a| Arrived { by: hello.identity, ..a });
+    (hello, message)
 }
 
 /// Appends Farlink's option to a SYN or SYN-ACK: with what this gateway says of itself, or without

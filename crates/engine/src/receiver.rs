@@ -59,6 +59,10 @@ impl Stretch {
     }
 }
 
+/// So many acknowledgements tell of what is held above a gap with all their room, until one reports
+/// of the link, too.
+const ACKS_BETWEEN_REPORTS: u8 = 3;
+
 /// The receiving half of a relay.
 #[derive(Debug)]
 pub struct Receiver {
@@ -99,6 +103,8 @@ pub struct Receiver {
     early_untold: bool,
     /// The newest segment, as it counts for the link that it came over; told once.
     pub arrived: Option<Arrived>,
+    /// Acknowledgements since the last report of the link.
+    acks_since_report: u8,
     unacked_bytes: u32,
     segment_bytes: u32,
     /// So many segments more are acknowledged one by one.
@@ -133,6 +139,7 @@ impl Receiver {
             raise_first: false,
             early_untold: false,
             arrived: None,
+            acks_since_report: 0,
             unacked_bytes: 0,
             segment_bytes: 536,
             quick: 0,
@@ -376,6 +383,7 @@ impl Receiver {
             self.owed = Owed::Nothing;
         }
         self.unacked_bytes = 0;
+        self.acks_since_report = self.acks_since_report.saturating_add(1);
         self.dsack = None;
         if let Some(stretch) = self.stretch.as_mut().filter(|_| ack.after(self.last_ack_sent)) {
             stretch.grow();
@@ -383,6 +391,17 @@ impl Receiver {
         self.last_ack_sent = self.last_ack_sent.max(ack);
         self.note_shown_up_to(edge);
         self.window_shown_max = self.window_shown_max.max(shown_bytes);
+    }
+
+    /// The link's report has been told.
+    pub fn note_reported(&mut self) {
+        (self.arrived, self.acks_since_report) = (None, 0);
+    }
+
+    /// What is held above a gap has been told several times since the last report.
+    #[must_use]
+    pub fn has_told_enough(&self) -> bool {
+        self.acks_since_report >= ACKS_BETWEEN_REPORTS
     }
 
     /// The largest payload of one packet that the source sent, bytes.

@@ -332,8 +332,9 @@ impl Split<'_> {
         let pure = plan.is_none_or(|p| p.len == 0 && !p.fin);
         let told_delay = self.ack_policy(cx, to).longest();
         // One report of the link is enough for all its flows, and what is held above a gap goes
-        // before it for a while.
-        let every = if inbound.buffer.has_early() { told_delay * 2 } else { told_delay / 2 };
+        // before it for a while, unless it has just been told several times.
+        let is_first = inbound.buffer.has_early() && !inbound.rx.has_told_enough();
+        let every = if is_first { told_delay * 2 } else { told_delay / 2 };
         let over = cx.links.at(dst.via).filter(|_| pure && dst.peer.speaks(Capability::Reports));
         let due = over.is_some_and(|l| l.is_report_due(cx.now, every, told_delay / 16));
         let said = self.says_explicitly(cx, to, plan);
@@ -388,7 +389,7 @@ impl Split<'_> {
         }
         let shims = message.and_then(|m| m.shims);
         if message.is_some_and(|m| m.arrived.is_some()) {
-            rx.arrived = None;
+            rx.note_reported();
             if let Some(link) = cx.links.at_mut(dst.via) {
                 link.note_reported(cx.now);
             }

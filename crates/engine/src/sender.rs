@@ -4,6 +4,7 @@
 mod ack;
 mod ahead;
 mod check;
+mod departures;
 mod early;
 mod flight;
 mod governor;
@@ -26,6 +27,7 @@ use farlink_xcp::Context;
 use crate::link::Acknowledged;
 use crate::rtt::RttEstimator;
 use crate::scoreboard::Scoreboard;
+pub use departures::Departed;
 use flight::Flight;
 use governor::Governor;
 use kept::Kept;
@@ -88,6 +90,7 @@ impl Happened {
         Acknowledged {
             newest_sent_at: self.newest.map(|(at, _)| at),
             newest_again: self.newest_again,
+            place: (0, 0),
             delivered_bytes: self.delivered_bytes,
             rtt: self.rtt,
             waited_back: self.waited_back,
@@ -184,6 +187,12 @@ impl Sender {
     pub fn snd_una(&self) -> SeqNum {
         self.flight.una()
     }
+    /// When the byte before this left, also where it has been acknowledged; `None`: that was too long
+    /// ago, or not to a gateway.
+    #[must_use]
+    pub fn departed(&self, end: SeqNum) -> Option<Departed> {
+        self.flight.departed(end)
+    }
     /// Next new sequence number.
     #[must_use]
     pub fn snd_nxt(&self) -> SeqNum {
@@ -260,7 +269,10 @@ impl Sender {
     /// Memory beside the struct itself, bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        self.board().memory_bytes() + size_of::<Controller>() + self.stamps_bytes()
+        self.board().memory_bytes()
+            + self.flight.departures_bytes()
+            + size_of::<Controller>()
+            + self.stamps_bytes()
     }
 
     /// The first window is spread over this round trip.

@@ -120,6 +120,7 @@ impl LinkRate {
             received_bytes: arrived.received_bytes,
             sent_at: report.sent_at,
             sent_again: report.sent_again,
+            place: report.place,
             min_rtt: report.min_rtt,
             of_host: report.of_host,
         };

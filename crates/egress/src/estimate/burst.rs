@@ -23,6 +23,8 @@ pub(super) struct Burst {
     bits_ns: u128,
     took: Duration,
     fastest_bps: u64,
+    /// Its packets overtake each other, and the farthest one has come so fast.
+    farthest_bps: u64,
 }
 
 impl Burst {
@@ -37,11 +39,24 @@ impl Burst {
             bits_ns: self.bits_ns + u128::from(sample.rate_bps) * sample.took.as_nanos(),
             took: self.took + sample.took,
             fastest_bps: self.fastest_bps.max(sample.rate_bps),
+            farthest_bps: if sample.is_overtaken {
+                self.farthest_bps.max(sample.rate_bps)
+            } else {
+                self.farthest_bps
+            },
         }
+    }
+
+    /// More of it may come.
+    pub(super) fn lasts(&self, now: Instant) -> bool {
+        now < self.until
     }
 
     /// Bits per second of all of it.
     fn whole_bps(&self) -> u64 {
+        if self.farthest_bps > 0 {
+            return self.farthest_bps;
+        }
         u64::try_from(self.bits_ns / self.took.as_nanos().max(1)).unwrap_or(u64::MAX)
     }
 }
@@ -49,7 +64,7 @@ impl Burst {
 impl RateEstimate {
     /// The sample is of the first burst, whose beginning has shown a rate.
     pub(super) fn burst_goes_on(&mut self, now: Instant, sample: &Sample) -> bool {
-        if now >= self.burst.until || !sample.is_burst {
+        if !self.burst.lasts(now) || !sample.is_burst {
             return false;
         }
         self.burst = self.burst.and(sample);

@@ -4,6 +4,7 @@
 use farlink_wire::time::{Duration, Instant};
 
 use super::spread::Spread;
+use super::train::{Shown, Train};
 use super::{NS_PER_S, Report, SAMPLE_BYTES_MIN, SAMPLE_TIME_MIN, time_of};
 
 /// A link may carry so much more than it is thought to, or less, percent, without its delay being
@@ -66,6 +67,8 @@ pub(super) struct Terms {
     pub(super) wait_min: Duration,
     /// Nothing is known but what the link has carried.
     pub(super) strong_only: bool,
+    /// Nor that, or the first burst goes on.
+    pub(super) is_new: bool,
     pub(super) is_declared: bool,
     /// Less is sent than the link is thought to carry.
     pub(super) is_slowed: bool,
@@ -103,6 +106,8 @@ pub(super) struct Peer {
     pub(super) last: Mark,
     pub(super) newest: Newest,
     pub(super) spread: Spread,
+    /// A burst, by how far its packets have come.
+    train: Train,
     /// What left before this is of another phase.
     phase_at: Instant,
     /// Of this one the smallest delay is known.
@@ -130,6 +135,8 @@ pub(super) struct Sample {
     pub(super) saturated: bool,
     /// What was sent at once has been drawn apart.
     pub(super) is_burst: bool,
+    /// Its packets overtake each other: the rate is that of the farthest one.
+    pub(super) is_overtaken: bool,
     /// How long the last byte waited before the link, beyond the spread of its delay.
     pub(super) waited: Duration,
     pub(super) spread: Duration,
@@ -155,6 +162,8 @@ impl Peer {
     pub(super) fn new(now: Instant, report: &Report, sent_at: Instant, sent: Option<Sent>) -> Self {
         let Report { peer: id, arrived_us, received_bytes, of_host, .. } = *report;
         let (waited, total_bytes) = (Duration::ZERO, sent.and_then(|sent| sent.total_bytes));
+        let mut train = Train::default();
+        train.hear(report, sent_at);
         Self {
             id,
             is_host: of_host,
@@ -162,6 +171,7 @@ impl Peer {
             last: Mark { arrived_us, received_bytes, sent_at, waited, sent },
             newest: Newest { sent_at, arrived_us, waited, total_bytes, received_bytes },
             spread: Spread::default(),
+            train,
             phase_at: Instant::ZERO,
             is_settled: true,
             unbroken: true,
@@ -219,6 +229,9 @@ impl Peer {
     pub(super) fn sample(&mut self, report: &Report, sent_at: Instant, terms: &Terms) -> Option<Sample> {
         let Terms { patience, wait_min, strong_only, is_declared, is_slowed, took_min, sent, .. } = *terms;
         let waited = self.waited(report.arrived_us, sent_at);
+        if let Some(shown) = self.train.hear(report, sent_at).filter(|_| terms.is_new) {
+            return Some(self.overtaken(shown, report, (sent_at, waited), terms));
+        }
         let took_us = report.arrived_us.wrapping_sub(self.last.arrived_us);
         let (arrived_us, received_bytes) = (report.arrived_us, report.received_bytes);
         let mark = Mark { arrived_us, received_bytes, sent_at, waited, sent };
@@ -277,6 +290,7 @@ impl Peer {
             counted_bps,
             saturated,
             is_burst: burst,
+            is_overtaken: false,
             waited,
             spread,
             sent_at,
@@ -285,6 +299,36 @@ impl Peer {
             by: self.id,
             beside,
         })
+    }
+
+    /// The packets of a burst overtake each other, and show this.
+    fn overtaken(
+        &mut self,
+        shown: Shown,
+        report: &Report,
+        (sent_at, waited): (Instant, Duration),
+        terms: &Terms,
+    ) -> Sample {
+        let Report { arrived_us, received_bytes, .. } = *report;
+        let later = arrived_us.wrapping_sub(self.last.arrived_us) as i32 > 0;
+        if later && sent_at >= self.last.sent_at {
+            self.last = Mark { arrived_us, received_bytes, sent_at, waited, sent: terms.sent };
+            self.unbroken = true;
+        }
+        Sample {
+            rate_bps: shown.rate_bps,
+            counted_bps: Some(shown.rate_bps),
+            saturated: true,
+            is_burst: true,
+            is_overtaken: true,
+            waited: Duration::ZERO,
+            spread: self.spread.now(terms.now),
+            sent_at,
+            bytes: shown.bytes,
+            took: shown.took,
+            by: self.id,
+            beside: false,
+        }
     }
 
     /// What arrives as slowly as it left, and more slowly than the link carries, did not wait: so

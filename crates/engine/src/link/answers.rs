@@ -16,6 +16,8 @@ pub struct Acknowledged {
     /// before.
     pub newest_sent_at: Option<Instant>,
     pub newest_again: bool,
+    /// Where it stands in what left without a break: which that is, and bytes of it up to here.
+    pub place: (u32, u32),
     /// Bytes found to be delivered.
     pub delivered_bytes: u64,
     /// The round trip that it showed.
@@ -49,11 +51,13 @@ impl Links {
         // Of the link, not of this connection, all of whose packets may have waited.
         let min_rtt = link.measured_rtt();
         if let Some(arrived) = arrived {
-            let (sent_at, sent_again) = (of.newest_sent_at, of.newest_again);
-            self.hear(now, way, LinkReport { arrived, sent_at, sent_again, min_rtt, of_host: false });
+            let (sent_at, sent_again, place) = (of.newest_sent_at, of.newest_again, of.place);
+            let report = LinkReport { arrived, sent_at, sent_again, place, min_rtt, of_host: false };
+            self.hear(now, way, report);
         } else if let Some(arrived) = host.and_then(|host| link.answer(now, host, of)) {
             let sent_at = of.rtt.map(|rtt| now - rtt);
-            let report = LinkReport { arrived, sent_at, sent_again: false, min_rtt, of_host: true };
+            let place = of.place;
+            let report = LinkReport { arrived, sent_at, sent_again: false, place, min_rtt, of_host: true };
             // What hosts have acknowledged counts up, so the newest of each says it all.
             let same = |(of, old): &&mut (Way, LinkReport)| {
                 *of == way && old.of_host && old.arrived.by == report.arrived.by

@@ -11,9 +11,14 @@ use crate::rtt::RttEstimator;
 use crate::scoreboard::{Acked, Scoreboard, Sent, Then};
 
 use super::RtoBounds;
+use super::departures::{Departed, Departures};
 
 /// A receiver tells of what came twice within a window of where it stands, bytes.
 const COPIES_REMEMBERED: i32 = 1 << 30;
+
+/// Moments at which something left are nearer to each other than this part of a round trip (one over
+/// it) where they count as one.
+const DEPARTURES_APART_PARTS: u32 = 64;
 
 /// What an acknowledgement tells beside what it covers.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +45,8 @@ pub(super) struct Flight {
     /// A gateway is heard on this leg.
     gateway: bool,
     board: Scoreboard,
+    /// What was sent to a gateway left then.
+    departures: Option<Box<Departures>>,
     rtt: RttEstimator,
     rto_bounds: RtoBounds,
     /// RTT of the link as its owner has declared it.
@@ -77,6 +84,7 @@ impl Flight {
             sack_permitted,
             gateway: false,
             board: Scoreboard::default(),
+            departures: None,
             rtt: RttEstimator::default(),
             rto_bounds,
             declared_rtt: None,
@@ -281,6 +289,7 @@ impl Flight {
     /// A new segment, or several, from SND.NXT on.
     pub fn on_sent_new(&mut self, now: Instant, seq: SeqNum, len: u32, fin: bool) {
         let then = self.then(self.board.pipe() + u64::from(len));
+        self.note_departure(now, seq, seq + len);
         self.board.push(Sent {
             seq,
             end: seq + len,
@@ -322,6 +331,23 @@ impl Flight {
     /// What is told twice up to here was sent twice on purpose.
     pub fn note_copy(&mut self, end: SeqNum) {
         self.copied_end = Some(self.copied_end.map_or(end, |before| before.max(end)));
+    }
+    fn note_departure(&mut self, now: Instant, begin: SeqNum, end: SeqNum) {
+        if self.board.is_empty() || !self.gateway {
+            self.departures = None;
+        }
+        if self.gateway {
+            let apart = self.rtt.min_rtt() / DEPARTURES_APART_PARTS;
+            self.departures.get_or_insert_default().note(now, begin, end, apart);
+        }
+    }
+    /// When the byte before this left; `None`: that was too long ago, or not to a gateway.
+    pub fn departed(&self, end: SeqNum) -> Option<Departed> {
+        self.departures.as_ref()?.of(end)
+    }
+    /// Memory of that, bytes.
+    pub fn departures_bytes(&self) -> usize {
+        self.departures.as_ref().map_or(0, |d| size_of::<Departures>() + d.memory_bytes())
     }
     fn then(&self, in_flight_bytes: u64) -> Then {
         self.rate.then(self.board.lost_ever_bytes(), in_flight_bytes)

@@ -1,0 +1,94 @@
+//! What a burst shows where its packets overtake each other.
+//!
+//! A queue keeps the order. A packet that has arrived has left every queue on its way, and so has
+//! all that left before it. So of a burst not only that has been carried which has arrived, but all
+//! up to the packet that is farthest, though some of it is held somewhere and comes later. How fast
+//! that one moves on is the rate of the link, however long single packets are held.
+
+use farlink_wire::time::{Duration, Instant};
+
+use super::{NS_PER_S, Report, SAMPLE_BYTES_MIN};
+
+/// Reports of a burst that are kept.
+const POINTS_MAX: usize = 8;
+/// Two packets more have been carried than have arrived: some have been overtaken, or are lost.
+const OVERTAKEN_BYTES: u32 = 3_000;
+
+/// By then so much of the burst had arrived.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    arrived_us: u32,
+    /// Where the farthest stands, bytes, and when it left.
+    place: u32,
+    sent_at: Instant,
+    received_bytes: u32,
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Train {
+    /// Of what it is a part.
+    origin: u32,
+    /// In the order in which they were made, not in which they came.
+    points: Vec<Point>,
+}
+
+/// What it has shown.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shown {
+    pub(super) rate_bps: u64,
+    pub(super) bytes: u32,
+    pub(super) took: Duration,
+}
+
+impl Point {
+    /// Bytes that the link has carried from the one to the other, and how long that took; `None`:
+    /// they did not leave as in a burst.
+    fn since(&self, first: &Self) -> Option<(u32, Duration)> {
+        let took_us = self.arrived_us.wrapping_sub(first.arrived_us).max(1);
+        let took = Duration::from_micros(u64::from(took_us));
+        let sending = self.sent_at.since(first.sent_at).max(first.sent_at.since(self.sent_at));
+        let is_burst = took_us <= i32::MAX as u32 && took.saturating_sub(sending) > took / 2;
+        is_burst.then(|| (self.place.saturating_sub(first.place), took))
+    }
+}
+
+impl Train {
+    /// A report came of a packet that left then. `None`: it is of no burst, or its packets keep
+    /// their order, as far as is known.
+    pub(super) fn hear(&mut self, report: &Report, sent_at: Instant) -> Option<Shown> {
+        let (origin, place) = report.place;
+        if place == 0 || report.sent_again || report.of_host {
+            return None;
+        }
+        let (arrived_us, received_bytes) = (report.arrived_us, report.received_bytes);
+        let point = Point { arrived_us, place, sent_at, received_bytes };
+        let at = self.points.partition_point(|p| arrived_us.wrapping_sub(p.arrived_us) as i32 > 0);
+        let first = self.points.first().copied().unwrap_or(point);
+        let goes_on = if at == 0 { first.since(&point) } else { point.since(&first) };
+        if origin != self.origin || goes_on.is_none() {
+            // Another burst begins, perhaps.
+            (self.origin, self.points) = (origin, vec![point]);
+            return None;
+        }
+        if self.points.len() < POINTS_MAX {
+            self.points.insert(at, point);
+        }
+        self.shown()
+    }
+
+    fn shown(&self) -> Option<Shown> {
+        let (first, later) = self.points.split_first()?;
+        let carried = || later.iter().filter_map(|p| p.since(first).map(|since| (p, since)));
+        let arrived = |p: &Point| p.received_bytes.wrapping_sub(first.received_bytes);
+        if !carried().any(|(p, (bytes, _))| bytes > arrived(p).saturating_add(OVERTAKEN_BYTES)) {
+            return None;
+        }
+        let shown = |(bytes, took): (u32, Duration)| {
+            let rate_bps = u128::from(bytes) * 8 * NS_PER_S / took.as_nanos().max(1);
+            Shown { rate_bps: u64::try_from(rate_bps).unwrap_or(u64::MAX), bytes, took }
+        };
+        let enough = carried().map(|(_, since)| since).filter(|(bytes, _)| *bytes >= SAMPLE_BYTES_MIN);
+        enough.map(shown).max_by_key(|shown| shown.rate_bps)
+    }
+}
