@@ -29,8 +29,9 @@ pub struct RttEstimator {
     was_too_soon: bool,
     /// The handshake repeated a SYN: its time says nothing.
     were_syns_repeated: bool,
-    /// A full segment has been seen to take no more than that over a small packet's time.
-    segment_took: Option<Duration>,
+    /// A full segment has been seen to take no more than that over a small packet's time,
+    /// microseconds; `u32::MAX`: none has been seen.
+    segment_took_us: u32,
 }
 
 impl Default for RttEstimator {
@@ -46,7 +47,7 @@ impl Default for RttEstimator {
             backoff: 0,
             was_too_soon: false,
             were_syns_repeated: false,
-            segment_took: None,
+            segment_took_us: u32::MAX,
         }
     }
 }
@@ -167,10 +168,9 @@ impl RttEstimator {
     /// would have been answered, to judge by the handshake.
     #[must_use]
     pub fn probe_after(&self) -> Option<Duration> {
-        let by_handshake = |rtt: Duration| match self.segment_took {
-            Some(_) => rtt * 2 + self.segment_takes(rtt),
-            None => self.segment_takes(rtt),
-        };
+        let is_shown = self.segment_took_us < u32::MAX;
+        let by_handshake =
+            |rtt: Duration| if is_shown { rtt * 2 } else { Duration::ZERO } + self.segment_takes(rtt);
         self.srtt.map(|srtt| srtt * 2).or(self.guess().map(by_handshake))
     }
     /// The same if a segment took no time.
@@ -193,12 +193,12 @@ impl RttEstimator {
     /// Full segments over the same link have been seen to take no more than that beyond what a
     /// small packet takes.
     pub fn note_segment_took(&mut self, most: Option<Duration>) {
-        self.segment_took = most;
+        self.segment_took_us = most.map_or(u32::MAX, micros);
     }
     /// How long a full segment and its answer take at most, where small ones took such a round
     /// trip.
     fn segment_takes(&self, rtt: Duration) -> Duration {
-        (rtt * SMALL_IN_SEGMENT).min(self.segment_took.unwrap_or(Duration::MAX))
+        (rtt * SMALL_IN_SEGMENT).min(Duration::from_micros(self.segment_took_us.into()))
     }
     /// Before the first sample this is expected. `is_certain`: the link has a rate that is said, so
     /// that no queue there makes it longer.
