@@ -174,7 +174,7 @@ fn a_search_of_which_nothing_more_is_told_is_over() {
         received_bytes: 5_000 * n,
         sent_at: Some(at - Duration::from_millis(500)),
         sent_again: false,
-        place: (0, 0),
+        place: (0, 0, 0),
         min_rtt: Some(Duration::from_millis(500)),
         of_host: false,
     };
@@ -231,7 +231,7 @@ fn a_long_silence_before_the_first_estimate_does_no_harm() {
         received_bytes: (at.since(Instant::ZERO).as_micros() as u32).wrapping_mul(2),
         sent_at: Some(at - Duration::from_millis(250)),
         sent_again: false,
-        place: (0, 0),
+        place: (0, 0, 0),
         min_rtt: Some(Duration::from_millis(500)),
         of_host: false,
     };
@@ -257,7 +257,7 @@ fn odd_numbers_do_no_harm() {
             received_bytes: 0,
             sent_at: (n % 2 == 0).then(|| at(n as u64)),
             sent_again: false,
-            place: (0, 0),
+            place: (0, 0, 0),
             min_rtt: Some(Duration::ZERO),
             of_host: false,
         };
@@ -271,7 +271,7 @@ fn odd_numbers_do_no_harm() {
             received_bytes: 0,
             sent_at: Some(at(0)),
             sent_again: false,
-            place: (0, 0),
+            place: (0, 0, 0),
             min_rtt: None,
             of_host: false,
         };
@@ -294,7 +294,7 @@ fn gateways_behind_one_link_share_it() {
             received_bytes: 37_500 * (n / 2),
             sent_at: Some(sent_at),
             sent_again: false,
-            place: (0, 0),
+            place: (0, 0, 0),
             min_rtt: Some(Duration::from_millis(200)),
             of_host: false,
         };
@@ -319,7 +319,7 @@ fn repetitions_do_not_count_as_short_delays() {
             received_bytes: m.received_bytes,
             sent_at: Some(sent_at),
             sent_again: true,
-            place: (0, 0),
+            place: (0, 0, 0),
             min_rtt: Some(m.rtt()),
             of_host: false,
         };

@@ -143,7 +143,7 @@ impl Model {
             received_bytes: self.acked_bytes,
             sent_at: Some(sent_at),
             sent_again: false,
-            place: (0, 0),
+            place: (0, 0, 0),
             min_rtt: Some(2 * ONE_WAY),
             of_host: true,
         };
@@ -300,7 +300,7 @@ fn where_a_gateway_reports_hosts_are_not_listened_to() {
         received_bytes: 0,
         sent_at: Some(m.now),
         sent_again: false,
-        place: (0, 0),
+        place: (0, 0, 0),
         min_rtt: Some(2 * ONE_WAY),
         of_host: false,
     };

@@ -56,11 +56,24 @@ impl Split<'_> {
     }
 }
 
+/// What an acknowledgement covers.
+#[derive(Clone, Copy, Debug)]
+pub struct Covered {
+    /// Where the newest of it stands.
+    newest: Departed,
+    /// Bytes before that have not arrived.
+    missing_bytes: u32,
+}
+
 /// Where the newest stands of all that an acknowledgement covers, whether others have covered it
 /// before or not.
-pub fn covered(tx: &Sender, ack: SeqNum, sack: &[SackBlock]) -> Option<Departed> {
-    let ends = sack.iter().map(|block| block.end).filter(|end| end.before_eq(tx.snd_nxt()));
-    tx.departed(ends.fold(ack, SeqNum::max))
+pub fn covered(tx: &Sender, ack: SeqNum, sack: &[SackBlock]) -> Option<Covered> {
+    let above = |block: &&SackBlock| block.start.after(ack) && block.end.before_eq(tx.snd_nxt());
+    let blocks = || sack.iter().filter(above);
+    let newest = blocks().map(|block| block.end).fold(ack, SeqNum::max);
+    let held = blocks().fold(0_u32, |sum, block| sum.saturating_add(block.end.since(block.start)));
+    let missing_bytes = newest.since(ack).saturating_sub(held);
+    Some(Covered { newest: tx.departed(newest)?, missing_bytes })
 }
 
 /// What an acknowledgement of this leg has told of the link that it came over. `arrived`: what the
@@ -69,14 +82,14 @@ pub fn tell_of_link(
     cx: &mut Cx<'_>,
     leg: &Leg,
     s: &TcpSegment,
-    (arrived, happened): (Option<(Arrived, Option<Departed>)>, &Happened),
+    (arrived, happened): (Option<(Arrived, Option<Covered>)>, &Happened),
 ) {
     let is_marked = leg.peer.is_marked();
     let mut of = happened.of_link();
     // A repetition that has just arrived is newer than what it repeats.
-    if let Some(newest) = arrived.and_then(|(_, newest)| newest).filter(|_| !of.newest_again) {
-        let (begin, bytes) = newest.place;
-        (of.newest_sent_at, of.place) = (Some(newest.at), (begin.0, bytes));
+    if let Some(covered) = arrived.and_then(|(_, covered)| covered).filter(|_| !of.newest_again) {
+        let (begin, bytes) = covered.newest.place;
+        (of.newest_sent_at, of.place) = (Some(covered.newest.at), (begin.0, bytes, covered.missing_bytes));
     }
     let Some(link) = cx.links.get_mut(leg.out) else { return };
     // Not the smallest of its life, which may be long: a way that becomes longer shows.

@@ -90,7 +90,7 @@ impl Happened {
         Acknowledged {
             newest_sent_at: self.newest.map(|(at, _)| at),
             newest_again: self.newest_again,
-            place: (0, 0),
+            place: (0, 0, 0),
             delivered_bytes: self.delivered_bytes,
             rtt: self.rtt,
             waited_back: self.waited_back,

@@ -38,7 +38,7 @@ impl Burst {
             until: self.until,
             bits_ns: self.bits_ns + u128::from(sample.rate_bps) * sample.took.as_nanos(),
             took: self.took + sample.took,
-            fastest_bps: self.fastest_bps.max(sample.rate_bps),
+            fastest_bps: self.fastest_bps.max(sample.most_bps),
             farthest_bps: if sample.is_overtaken {
                 self.farthest_bps.max(sample.rate_bps)
             } else {

@@ -137,6 +137,8 @@ pub(super) struct Sample {
     pub(super) is_burst: bool,
     /// Its packets overtake each other: the rate is that of the farthest one.
     pub(super) is_overtaken: bool,
+    /// The most that the link can carry by that, bits per second.
+    pub(super) most_bps: u64,
     /// How long the last byte waited before the link, beyond the spread of its delay.
     pub(super) waited: Duration,
     pub(super) spread: Duration,
@@ -291,6 +293,7 @@ impl Peer {
             saturated,
             is_burst: burst,
             is_overtaken: false,
+            most_bps: rate_bps,
             waited,
             spread,
             sent_at,
@@ -321,6 +324,7 @@ impl Peer {
             saturated: true,
             is_burst: true,
             is_overtaken: true,
+            most_bps: shown.most_bps,
             waited: Duration::ZERO,
             spread: self.spread.now(terms.now),
             sent_at,

@@ -10,9 +10,12 @@ use farlink_wire::time::{Duration, Instant};
 use super::{NS_PER_S, Report, SAMPLE_BYTES_MIN};
 
 /// Reports of a burst that are kept.
-const POINTS_MAX: usize = 8;
-/// Two packets more have been carried than have arrived: some have been overtaken, or are lost.
+const POINTS_MAX: usize = 16;
+/// Two packets before the farthest have not arrived: they have been overtaken, or are lost.
 const OVERTAKEN_BYTES: u32 = 3_000;
+
+/// The rate is taken over so many bytes at least that have arrived: three packets.
+const SEVERAL_BYTES: u32 = 4_000;
 
 /// By then so much of the burst had arrived.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +25,8 @@ struct Point {
     place: u32,
     sent_at: Instant,
     received_bytes: u32,
+    /// Bytes before the farthest that have not arrived.
+    missing_bytes: u32,
 }
 
 /// See the module.
@@ -37,6 +42,8 @@ pub(super) struct Train {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shown {
     pub(super) rate_bps: u64,
+    /// The most that it can be.
+    pub(super) most_bps: u64,
     pub(super) bytes: u32,
     pub(super) took: Duration,
 }
@@ -57,12 +64,12 @@ impl Train {
     /// A report came of a packet that left then. `None`: it is of no burst, or its packets keep
     /// their order, as far as is known.
     pub(super) fn hear(&mut self, report: &Report, sent_at: Instant) -> Option<Shown> {
-        let (origin, place) = report.place;
+        let (origin, place, missing_bytes) = report.place;
         if place == 0 || report.sent_again || report.of_host {
             return None;
         }
         let (arrived_us, received_bytes) = (report.arrived_us, report.received_bytes);
-        let point = Point { arrived_us, place, sent_at, received_bytes };
+        let point = Point { arrived_us, place, sent_at, received_bytes, missing_bytes };
         let at = self.points.partition_point(|p| arrived_us.wrapping_sub(p.arrived_us) as i32 > 0);
         let first = self.points.first().copied().unwrap_or(point);
         let goes_on = if at == 0 { first.since(&point) } else { point.since(&first) };
@@ -81,14 +88,20 @@ impl Train {
         let (first, later) = self.points.split_first()?;
         let carried = || later.iter().filter_map(|p| p.since(first).map(|since| (p, since)));
         let arrived = |p: &Point| p.received_bytes.wrapping_sub(first.received_bytes);
-        if !carried().any(|(p, (bytes, _))| bytes > arrived(p).saturating_add(OVERTAKEN_BYTES)) {
+        if !self.points.iter().any(|p| p.missing_bytes >= OVERTAKEN_BYTES) {
             return None;
         }
         let shown = |(bytes, took): (u32, Duration)| {
             let rate_bps = u128::from(bytes) * 8 * NS_PER_S / took.as_nanos().max(1);
-            Shown { rate_bps: u64::try_from(rate_bps).unwrap_or(u64::MAX), bytes, took }
+            let rate_bps = u64::try_from(rate_bps).unwrap_or(u64::MAX);
+            Shown { rate_bps, most_bps: rate_bps, bytes, took }
         };
-        let enough = carried().map(|(_, since)| since).filter(|(bytes, _)| *bytes >= SAMPLE_BYTES_MIN);
-        enough.map(shown).max_by_key(|shown| shown.rate_bps)
+        let enough = || carried().filter(|(_, (bytes, _))| *bytes >= SAMPLE_BYTES_MIN);
+        // The first packets are held by chance, too: the rate is that of several.
+        let several = enough().filter(|(p, _)| arrived(p) >= SEVERAL_BYTES);
+        // At most all of it has been carried since the first packet came.
+        let most_bps = carried().map(|(p, (_, took))| shown((p.place, took)).rate_bps).max()?;
+        let whole = several.map(|(_, since)| shown(since)).max_by_key(|shown| shown.rate_bps)?;
+        Some(Shown { most_bps, ..whole })
     }
 }

@@ -151,7 +151,7 @@ impl Model {
             received_bytes: self.received_bytes,
             sent_at: Some(sent_at),
             sent_again: false,
-            place: (0, 0),
+            place: (0, 0, 0),
             min_rtt: Some(if self.measured_rtt.is_zero() { self.rtt() } else { self.measured_rtt }),
             of_host: false,
         };

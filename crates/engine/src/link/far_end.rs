@@ -24,8 +24,9 @@ pub struct LinkReport {
     pub sent_at: Option<Instant>,
     /// It had been sent before.
     pub sent_again: bool,
-    /// Where it stands in what left without a break: which that is, and bytes of it up to here.
-    pub place: (u32, u32),
+    /// Where it stands in what left without a break: which that is, bytes of it up to here, and those
+    /// of them that have not arrived.
+    pub place: (u32, u32, u32),
     /// Smallest RTT over the link of late.
     pub min_rtt: Option<Duration>,
     /// It is the acknowledgement of a host, for want of a gateway: it arrived then by the clock
@@ -173,7 +174,7 @@ mod tests {
             sent_again,
             of_host: false,
             min_rtt: None,
-            place: (0, 0),
+            place: (0, 0, 0),
         };
         far_end.hear(at(1_000), &report(100, false));
         assert_eq!(delivers(&far_end, 1_250), Some(at(100)));

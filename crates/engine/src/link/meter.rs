@@ -9,8 +9,8 @@ use crate::peer::{Arrived, Identity};
 
 /// Reports that follow the first one early, and the bytes that each of them tells of at least: a
 /// quarter of the burst that is sent for them.
-const EARLY_REPORTS: u8 = 7;
-const EARLY_BYTES: u64 = 6_000;
+const EARLY_REPORTS: u8 = 12;
+const EARLY_BYTES: u64 = 3_000;
 
 /// The count.
 #[derive(Clone, Copy, Debug, Default)]
