@@ -332,6 +332,16 @@ impl Controller {
         matches!(self.0, State::LossBased(_))
     }
 
+    /// As long as no more than so many bytes are under way, nothing is paced.
+    #[must_use]
+    pub fn unpaced_bytes(&self) -> u64 {
+        match &self.0 {
+            State::CubicBbr(c) => c.unpaced_bytes(),
+            State::KnownRate(c) => c.unpaced_bytes(),
+            State::LossBased(_) | State::Bbr(_) | State::Xcp(_) | State::Fixed(_) => 0,
+        }
+    }
+
     /// Pacing is a part of the algorithm, not a courtesy: it is paced however short the RTT.
     #[must_use]
     pub fn relies_on_pacing(&self) -> bool {

@@ -25,6 +25,8 @@ const QUEUE_MAX: Duration = Duration::from_millis(15);
 const BURST_ROUNDS: u32 = 2;
 /// A window of this size, at least, is paced in slow start, too.
 const UNPACED_BYTES_MAX: u64 = 256 * 1024;
+/// An initial window (RFC 6928): hosts send so much at once.
+const INITIAL_WINDOW_SEGMENTS: u64 = 10;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -149,6 +151,16 @@ impl CubicBbr {
     /// either, and keeps the link full.
     fn bbr_cwnd(&self) -> u64 {
         if self.bbr.is_probing_rtt() { self.bbr.held_bytes() } else { self.bbr.cwnd() }
+    }
+
+    /// So much under way has no pace, for a host on CUBIC has none: its window, as long as that is
+    /// at the beginning of slow start or no larger than an initial one. BBR's pace would keep back
+    /// for seconds what a loss has left of it.
+    pub(crate) fn unpaced_bytes(&self) -> u64 {
+        let begins = |c: &LossBased| c.in_slow_start() && c.cwnd() <= UNPACED_BYTES_MAX;
+        let is_small = |c: &LossBased| c.cwnd() <= c.mss() * INITIAL_WINDOW_SEGMENTS;
+        let cubic = self.cubic.as_ref().filter(|c| begins(c) || is_small(c));
+        cubic.map_or(0, LossBased::cwnd)
     }
 
     /// CUBIC is at the beginning of slow start, and its window the larger one.

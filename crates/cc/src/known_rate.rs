@@ -433,6 +433,10 @@ impl KnownRate {
         }
     }
 
+    pub(crate) fn unpaced_bytes(&self) -> u64 {
+        if let State::Beyond(bbr, _) = &self.state { bbr.unpaced_bytes() } else { 0 }
+    }
+
     pub(crate) fn relies_on_pacing(&self) -> bool {
         !matches!(&self.state, State::Beyond(bbr, _) if !bbr.relies_on_pacing())
     }

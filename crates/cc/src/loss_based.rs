@@ -367,6 +367,11 @@ impl LossBased {
 
     /// Linux tcp_update_pacing_rate: twice the rate of the window in early slow start, 1.2 times
     /// after.
+    /// Payload of a full segment, bytes.
+    pub(crate) fn mss(&self) -> u64 {
+        self.mss
+    }
+
     pub(crate) fn pacing_rate_bps(&self, srtt: Duration) -> Option<u64> {
         let srtt_ns = srtt.as_nanos();
         if srtt_ns == 0 {

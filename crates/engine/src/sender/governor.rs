@@ -106,6 +106,10 @@ impl Governor {
             None
         }
     }
+    /// So many bytes may leave whatever the pace, where so many are under way.
+    pub fn unpaced_room(&self, in_flight_bytes: u64) -> u64 {
+        self.cc.unpaced_bytes().saturating_sub(in_flight_bytes)
+    }
     /// Pacing lets the next burst go then.
     pub fn paced_until(&self) -> Option<Instant> {
         self.paced_until

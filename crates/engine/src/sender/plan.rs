@@ -75,7 +75,7 @@ impl Sender {
         if self.waits_for_answer() || (!lost && (!self.has_new(supply) || self.pauses(now))) {
             return false;
         }
-        let paced = self.governor.paced_until().is_some_and(|t| t > now);
+        let paced = self.governor.paced_until().is_some_and(|t| t > now) && self.unpaced_room() == 0;
         let closed = !lost && self.peer.is_waited_for();
         !paced && !closed
     }
@@ -104,10 +104,13 @@ impl Sender {
         let paced = self.pacing_rate();
         let in_doubt = self.governor.awaits_verdict();
         let has_lost = self.flight.has_lost() && in_doubt.is_none();
-        if (has_lost || self.has_new(supply)) && paced.is_some() && self.governor.waits_for_pace(now) {
+        let unpaced = self.unpaced_room();
+        let is_paced = paced.is_some() && unpaced == 0;
+        if (has_lost || self.has_new(supply)) && is_paced && self.governor.waits_for_pace(now) {
             return None;
         }
-        let burst = paced.map_or(SUPER_SEGMENT_BYTES, |rate| self.governor.burst_bytes(rate, mss));
+        let burst =
+            paced.map_or(SUPER_SEGMENT_BYTES, |rate| self.governor.burst_bytes(rate, mss).max(unpaced));
         let max = (budget.min(burst).min(SUPER_SEGMENT_BYTES) / mss).max(1) * mss;
         if has_lost {
             // The oldest segment goes out at a timeout whatever counts as under way still (RFC 6298
@@ -313,6 +316,12 @@ impl Sender {
         let large = self.larger_than.map_or(0, |_| self.mss());
         let least = LARGE_SEGMENTS_MIN * u64::from(large);
         room.max(least.saturating_sub(pipe))
+    }
+
+    /// Full segments that leave whatever the pace, bytes.
+    fn unpaced_room(&self) -> u32 {
+        let (room, mss) = (self.governor.unpaced_room(self.pipe()), u64::from(self.mss().max(1)));
+        u32::try_from(room - room % mss).unwrap_or(u32::MAX)
     }
 
     /// The rate that it is paced at, bit/s; `None` where it is not.
