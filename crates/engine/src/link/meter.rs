@@ -11,6 +11,8 @@ use crate::peer::{Arrived, Identity};
 /// quarter of the burst that is sent for them.
 const EARLY_REPORTS: u8 = 12;
 const EARLY_BYTES: u64 = 3_000;
+/// They come this part (one over it) of the time apart that acknowledgements wait, at least.
+pub(super) const EARLY_PARTS: u32 = 64;
 
 /// The count.
 #[derive(Clone, Copy, Debug, Default)]
