@@ -672,7 +672,7 @@ fn segment_bytes(packet: &PacketBuf, payload_bytes: u32) -> u32 {
 /// between two reports: where there was none of late, this is the first, and a few follow it early.
 fn is_report_due(cx: &Cx<'_>, via: IfaceId, policy: AckPolicy) -> bool {
     let AckPolicy::Gateway(interval) = policy else { return false };
-    cx.links.at(via).is_some_and(|l| l.is_report_due(cx.now, interval * 2, interval / 16))
+    cx.links.at(via).is_some_and(|l| l.is_report_due(cx.now, interval * 2, interval))
 }
 
 impl crate::relay::Relay {

@@ -57,7 +57,7 @@ use copies::CopyBudget;
 use far_end::FarEnd;
 use losses::Losses;
 use memory::Memory;
-use meter::Meter;
+use meter::{EARLY_PARTS, Meter};
 use pairs::Pairs;
 use round_trip::RoundTrip;
 use silence::Silence;
@@ -473,14 +473,15 @@ impl Link {
     }
 
     /// The gateway at the far end is to be told what has come in: nothing has been told for
-    /// `interval`; or for `apart`, and this is one of the few early ones.
+    /// `interval`; or for a small part of `told_delay`, and this is one of the few early ones.
     #[must_use]
-    pub fn is_report_due(&self, now: Instant, interval: Duration, apart: Duration) -> bool {
+    pub fn is_report_due(&self, now: Instant, interval: Duration, told_delay: Duration) -> bool {
         if self.meter.has_waited_here(now) {
             return false;
         }
         // Where the rate is said here, it will be at the other end.
-        self.meter.is_due(now, interval) || (!self.is_rate_declared() && self.meter.is_due_early(now, apart))
+        self.meter.is_due(now, interval)
+            || (!self.is_rate_declared() && self.meter.is_due_early(now, told_delay / EARLY_PARTS))
     }
 
     /// It has been told.

@@ -336,7 +336,7 @@ impl Split<'_> {
         let is_first = inbound.buffer.has_early() && !inbound.rx.has_told_enough();
         let every = if is_first { told_delay * 2 } else { told_delay / 2 };
         let over = cx.links.at(dst.via).filter(|_| pure && dst.peer.speaks(Capability::Reports));
-        let due = over.is_some_and(|l| l.is_report_due(cx.now, every, told_delay / 16));
+        let due = over.is_some_and(|l| l.is_report_due(cx.now, every, told_delay));
         let said = self.says_explicitly(cx, to, plan);
         // What is held above a gap finds no room beside both.
         let crowded = inbound.buffer.has_early() && said.sum.is_some();

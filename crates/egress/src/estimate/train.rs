@@ -105,3 +105,67 @@ impl Train {
         Some(Shown { most_bps, ..whole })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bytes up to the farthest packet that has arrived, and those that are missing before it.
+    fn report(arrived_us: u32, (place, missing): (u32, u32)) -> Report {
+        Report {
+            peer: 1,
+            arrived_us,
+            received_bytes: 500 + place - missing,
+            sent_at: None,
+            sent_again: false,
+            place: (7, place, missing),
+            min_rtt: None,
+            of_host: false,
+        }
+    }
+
+    /// 100 Mbit/s, and packets are held by up to 40 ms.
+    const BURST: [(u32, (u32, u32)); 4] = [
+        (1_000_000, (6_000, 4_500)),
+        (1_001_500, (24_000, 19_500)),
+        (1_004_000, (42_000, 36_000)),
+        (1_040_000, (48_000, 0)),
+    ];
+
+    #[test]
+    fn the_farthest_packet_shows_the_rate_in_whatever_order_reports_come() {
+        let sent_at = Instant::from_millis(900);
+        for order in [[0, 1, 2, 3], [3, 0, 2, 1], [2, 3, 1, 0]] {
+            let mut train = Train::default();
+            let mut shown = None;
+            for at in order {
+                let (arrived_us, place) = BURST[at];
+                shown = train.hear(&report(arrived_us, place), sent_at);
+            }
+            let shown = shown.unwrap();
+            assert_eq!((shown.rate_bps, shown.took), (72_000_000, Duration::from_millis(4)), "{order:?}");
+            assert_eq!(shown.most_bps, 128_000_000, "{order:?}");
+        }
+    }
+
+    #[test]
+    fn a_burst_that_keeps_its_order_shows_nothing_here() {
+        let mut train = Train::default();
+        for n in 1..10 {
+            let heard = train.hear(&report(1_000_000 + n * 1_200, (n * 1_500, 0)), Instant::from_millis(900));
+            assert!(heard.is_none(), "{n}");
+        }
+    }
+
+    #[test]
+    fn what_is_sent_smoothly_is_no_burst() {
+        let mut train = Train::default();
+        for n in 1..10 {
+            let sent_at = Instant::from_millis(900 + u64::from(n) * 10);
+            assert!(
+                train.hear(&report(1_000_000 + n * 10_000, (n * 15_000, 6_000)), sent_at).is_none(),
+                "{n}"
+            );
+        }
+    }
+}

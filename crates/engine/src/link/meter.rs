@@ -7,10 +7,12 @@ use farlink_wire::{Duration, Instant, PacketBuf, TcpSegment, WireSize};
 
 use crate::peer::{Arrived, Identity};
 
-/// Reports that follow the first one early, and the bytes that each of them tells of at least: a
-/// quarter of the burst that is sent for them.
+/// Reports that follow the first one early, and the bytes that each of them tells of at least: two
+/// packets of the burst that is sent for them.
 const EARLY_REPORTS: u8 = 12;
 const EARLY_BYTES: u64 = 3_000;
+/// They come this part (one over it) of the time apart that acknowledgements wait, at least.
+pub(super) const EARLY_PARTS: u32 = 64;
 
 /// The count.
 #[derive(Clone, Copy, Debug, Default)]
@@ -157,18 +159,18 @@ mod tests {
         let silence = ms(250);
         assert!(!meter.is_due_early(at(1_000), ms(20)), "the first is due as ever");
         meter.told(at(1_000), silence);
-        for n in 1..=3 {
-            meter.receive(at(999 + 20 * n), 11_999);
+        for n in 1..=12 {
+            meter.receive(at(999 + 20 * n), 2_999);
             assert!(!meter.is_due_early(at(1_000 + 20 * n), ms(20)), "too little");
             meter.receive(at(999 + 20 * n), 1);
             assert!(meter.is_due_early(at(1_000 + 20 * n), ms(20)));
             assert!(!meter.is_due_early(at(999 + 20 * n), ms(20)), "too soon");
             meter.told(at(1_000 + 20 * n), silence);
         }
-        meter.receive(at(1_100), 50_000);
-        assert!(!meter.is_due_early(at(1_200), ms(20)), "enough of them");
+        meter.receive(at(1_300), 50_000);
+        assert!(!meter.is_due_early(at(1_400), ms(20)), "enough of them");
         meter.told(at(2_000), silence);
-        meter.receive(at(2_010), 12_000);
+        meter.receive(at(2_010), 3_000);
         assert!(meter.is_due_early(at(2_020), ms(20)), "after a silence");
     }
 

@@ -146,6 +146,45 @@ fn an_old_timestamp_is_acknowledged_and_dropped() {
     );
 }
 
+/// Where packets overtake each other most acknowledgements have an older timestamp than the newest:
+/// what they alone tell of is taken, and nothing is answered.
+#[test]
+fn an_acknowledgement_that_was_overtaken_tells_what_is_held() {
+    let mut t = open_with_timestamps(|_| {});
+    t.play(
+        "a > P. 1:101 ack 1 <ts 2000 5000>
+         b < P. 1:101 ack 1
+         a > P. 101:201 ack 1 <ts 2000 5000>
+         b < P. 101:201 ack 1
+         a > P. 201:301 ack 1 <ts 2000 5000>
+         b < P. 201:301 ack 1
+         ~40
+         drop a
+         b > . 1 ack 1 <ts 5020 2000,sack 201:301>
+         b > . 1 ack 1 <ts 5010 2000,sack 101:201>
+         ~1
+         quiet
+         ~20000
+         drop a",
+    );
+    let again = t.take(Host::B);
+    assert!(!again.is_empty() && again.iter().all(|s| s.payload.len() == 100), "{again:?}");
+    assert!(again.iter().all(|s| s.segment.seq.0 == again[0].segment.seq.0), "only the first: {again:?}");
+    t.play(
+        "b > . 1 ack 301 <ts 25030 2000>
+         # It says more than the newest, though it is older: it is refused.
+         a > P. 301:401 ack 1 <ts 2100 5000>
+         b < P. 301:401 ack 1 <ts 2100 25030>
+         +40
+         a < . 1 ack 401
+         b > . 1 ack 401 <ts 25020 2100>
+         b < . 401 ack 1
+         # And what is too old was not overtaken just now.
+         b > . 1 ack 301 <ts 24000 2100>
+         b < . 401 ack 1",
+    );
+}
+
 #[test]
 fn round_trip_times_come_from_transmission_records_not_from_echoes() {
     let mut t = open_with_timestamps(|_| {});
