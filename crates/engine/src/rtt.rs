@@ -71,6 +71,10 @@ impl RttEstimator {
             }
         }
     }
+    /// The path is another one of late, and its smallest round trip is this.
+    pub fn set_min_rtt(&mut self, rtt: Duration) {
+        self.min_rtt = rtt;
+    }
     /// SRTT; `None` before the first sample.
     #[must_use]
     pub fn srtt(&self) -> Option<Duration> {

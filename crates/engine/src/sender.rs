@@ -3,6 +3,7 @@
 
 mod ack;
 mod ahead;
+mod boundary;
 mod check;
 mod early;
 mod flight;

@@ -4,6 +4,7 @@
 use farlink_cc::Lost;
 use farlink_wire::{Duration, Instant, SackBlock, SeqNum};
 
+use crate::anew::Anew;
 use crate::checked::{Checked, all_hold};
 use crate::rate::{RateSample, RateSampler};
 use crate::recovery::{DUP_THRESH, Rack};
@@ -11,6 +12,7 @@ use crate::rtt::RttEstimator;
 use crate::scoreboard::{Acked, Scoreboard, Sent, Then};
 
 use super::RtoBounds;
+use super::boundary::Steps;
 
 /// A receiver tells of what came twice within a window of where it stands, bytes.
 const COPIES_REMEMBERED: i32 = 1 << 30;
@@ -20,8 +22,8 @@ const COPIES_REMEMBERED: i32 = 1 << 30;
 pub(super) struct Told {
     /// More is acknowledged without a gap.
     pub advanced: bool,
-    /// What it acknowledges went another way than segments do now.
-    pub of_old_way: bool,
+    /// What it acknowledges went another way than segments do now, or the path was another one.
+    pub of_old_path: bool,
     /// So much of its round trip is the time that the packet took.
     pub took: Duration,
 }
@@ -63,8 +65,14 @@ pub(super) struct Flight {
     progress_at: Instant,
     /// When the leg was led another way: what was sent before teaches nothing about this one.
     moved_at: Option<Instant>,
+    /// When the path became another one on the same way.
+    phase_at: Option<Instant>,
+    /// Its smallest round trip is looked for.
+    anew: Option<Anew>,
     /// What stands before this was sent before or during an outage.
     outage_until: Option<SeqNum>,
+    /// Whether the path becomes another one at once.
+    pub(super) steps: Steps,
 }
 
 impl Flight {
@@ -91,7 +99,10 @@ impl Flight {
             last_sent_at: now,
             progress_at: now,
             moved_at: None,
+            phase_at: None,
+            anew: None,
             outage_until: None,
+            steps: Steps::default(),
         }
     }
 
@@ -343,13 +354,37 @@ impl Flight {
         self.progress_at = now;
         self.rack.on_progress(ack);
     }
+    /// The path is another one from now on, without a change of ways: what was sent before teaches
+    /// nothing.
+    pub fn begin_phase(&mut self, now: Instant) {
+        self.anew = Some(Anew::begin(now, self.rtt.min_rtt()));
+        self.phase_at = Some(now);
+    }
+    /// A round trip of it took so long. Returns the smallest one once that is known.
+    pub fn settle_phase(&mut self, now: Instant, rtt: Duration) -> Option<Duration> {
+        let min_rtt = self.anew.as_mut()?.note(now, rtt)?;
+        self.anew = None;
+        self.rtt.set_min_rtt(min_rtt);
+        Some(min_rtt)
+    }
+    /// Whether the newest segment that is acknowledged, sent then, left before the path became what
+    /// it is.
+    pub fn is_of_old_phase(&self, sent_at: Option<Instant>) -> bool {
+        self.phase_at.is_some_and(|at| sent_at.is_some_and(|sent_at| sent_at < at))
+    }
+    /// Whether the answer to a segment, which took so long, shows that. Without SACK what a gap
+    /// holds back comes late, too.
+    pub fn meets_boundary(&mut self, now: Instant, rtt: Duration) -> bool {
+        let shortest = self.rtt.min_rtt();
+        self.sack_permitted && !self.is_after_outage() && self.steps.meets_boundary(now, rtt, shortest)
+    }
     /// What an acknowledgement tells of the path: its round trip, and whether it keeps the order.
     /// How long an outage took is no round trip, though nothing was sent twice meanwhile.
     /// `keeps_backoff`: a queue may be longer than the timeout, so that only a round trip that is
     /// certain ends what has been backed off (RFC 6298 section 5.7).
     pub fn measure(&mut self, now: Instant, acked: &Acked, told: Told, keeps_backoff: bool) {
-        let Told { advanced, of_old_way, took } = told;
-        if let Some(rtt) = acked.rtt.filter(|_| !of_old_way && !self.is_after_outage()) {
+        let Told { advanced, of_old_path, took } = told;
+        if let Some(rtt) = acked.rtt.filter(|_| !of_old_path && !self.is_after_outage()) {
             self.rtt.sample(rtt, took);
         } else if advanced && !keeps_backoff {
             self.rtt.reset_backoff();
@@ -592,5 +627,6 @@ impl Flight {
         self.dup_acks = 0;
         self.head_due = false;
         self.moved_at = Some(now);
+        self.steps = Steps::default();
     }
 }
