@@ -108,10 +108,14 @@ impl RttEstimator {
     }
     /// When the next answer comes at the latest, where small packets have crossed in the round trip
     /// that was expected, and one answer has come; `None`: nobody knows.
+    ///
+    /// Segments that have been answered took longer than small packets by their own time, and by
+    /// what they waited: the next one takes no more than that.
     #[must_use]
     pub fn next_within(&self) -> Option<Duration> {
         let rtt = self.expected.filter(|_| !self.is_certain)?;
-        Some(rtt + segment_takes(rtt))
+        let shown = self.srtt.map_or(Duration::MAX, |_| self.min_rtt.saturating_sub(rtt) * 2);
+        Some(rtt + segment_takes(rtt).min(shown))
     }
     /// The smallest round trip of a packet that takes no time; `None` before the first sample.
     #[must_use]
@@ -242,6 +246,9 @@ mod tests {
             assert_eq!((e.rto(min, max), e.probe_after()), (ms(rto_ms), Some(ms(probe_ms))));
         }
         assert_eq!(e.next_within(), Some(ms(7_500)));
+        let mut measured = e;
+        measured.sample(ms(620), Duration::ZERO);
+        assert_eq!(measured.next_within(), Some(ms(740)), "a segment takes 120 ms more at most");
         e.expect(Some(ms(1)), true);
         assert_eq!((e.probe_after(), e.next_within()), (None, None), "its rate is known");
         e.expect(Some(ms(9)), false);
