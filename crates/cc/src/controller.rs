@@ -235,6 +235,24 @@ impl Controller {
         }
     }
 
+    /// [`Kind::KnownRate`]: the path is another one from now on, with another delay and another
+    /// rate. What was known is a first guess.
+    pub fn begin_phase(&mut self) {
+        if let State::KnownRate(c) = &mut self.0 {
+            c.begin_phase();
+        }
+    }
+
+    /// A round trip takes so long there at least, by what has been seen of it so far.
+    pub fn settle_phase(&mut self, now: Instant, min_rtt: Duration) {
+        match &mut self.0 {
+            State::KnownRate(c) => c.settle_phase(now, min_rtt),
+            State::CubicBbr(c) => c.settle_phase(now, min_rtt),
+            State::Bbr(c) => c.settle_phase(now, min_rtt),
+            State::LossBased(_) | State::Xcp(_) | State::Fixed(_) => {}
+        }
+    }
+
     /// [`Kind::KnownRate`]: what lies behind the link has carried its rate before, so the whole
     /// initial window may leave at once.
     pub fn trust_path(&mut self) {

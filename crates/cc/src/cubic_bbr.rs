@@ -95,6 +95,11 @@ impl CubicBbr {
         self.bbr.on_ack(&Ack { in_flight_bytes, ..*ack });
     }
 
+    /// The path is another one of late, where a round trip takes so long at least.
+    pub(crate) fn settle_phase(&mut self, now: Instant, min_rtt: Duration) {
+        self.bbr.settle_phase(now, min_rtt);
+    }
+
     pub(crate) fn on_lost(&mut self, lost: &Lost) {
         if (self.waits && self.bursts == 0) || self.cubic.is_none() {
             self.bbr.on_lost(lost);

@@ -19,6 +19,7 @@
 //! path carries half as much again, and so on up to the link's rate; after each trial that fails
 //! the next one waits twice as long.
 
+mod phase;
 #[cfg(test)]
 mod tests;
 

@@ -39,6 +39,8 @@ pub enum Changed {
     Rate(Way),
     /// This link carries another rate than it did.
     Carried(Way),
+    /// This link has another delay and another rate from then on.
+    Phase(Instant, Way),
     /// This link brings more or less than was known.
     Brings(Way),
     /// Relays may hold more or less, or by another policy.
@@ -55,6 +57,8 @@ impl Split<'_> {
                 return self.restart_legs(now, way, all_lost, whose);
             }
             Changed::Asks(to, question) => self.relays.get_mut(to.other()).tx.ask_link(question),
+            Changed::Phase(now, way) => self
+                .each_out(|out| out == way, |split, to| split.relays.get_mut(to.other()).tx.begin_phase(now)),
             Changed::Brings(way) => {
                 self.each_out(|out| out == way, |split, to| split.make_room(config, links, to));
             }

@@ -20,6 +20,7 @@ pub mod ack_ration;
 mod admission;
 mod adverts;
 mod ahead;
+mod anew;
 mod arrival;
 mod arrivals;
 mod back_pressure;

@@ -180,6 +180,15 @@ impl Engine {
         }
     }
 
+    /// Another satellite has taken over: the link has another delay and another rate. No round trip
+    /// across that counts.
+    pub fn begin_phase(&mut self, now: Instant, way: Way) {
+        if let Some(link) = self.links.get_mut(way) {
+            link.begin_phase(now);
+            self.tell_all(Changed::Phase(now, way));
+        }
+    }
+
     /// What a link brings may have been told, or found out, since this was last called: open
     /// connections go by it from now on.
     pub fn follow_link_rate_in(&mut self, way: Way) {

@@ -75,6 +75,10 @@ impl RttEstimator {
             }
         }
     }
+    /// The path is another one of late, and its smallest round trip is this.
+    pub fn set_min_rtt(&mut self, rtt: Duration) {
+        self.min_rtt = rtt;
+    }
     /// SRTT; `None` before the first sample.
     #[must_use]
     pub fn srtt(&self) -> Option<Duration> {
@@ -108,10 +112,14 @@ impl RttEstimator {
     }
     /// When the next answer comes at the latest, where small packets have crossed in the round trip
     /// that was expected, and one answer has come; `None`: nobody knows.
+    ///
+    /// Segments that have been answered took longer than small packets by their own time, and by
+    /// what they waited: the next one takes no more than that.
     #[must_use]
     pub fn next_within(&self) -> Option<Duration> {
         let rtt = self.expected.filter(|_| !self.is_certain)?;
-        Some(rtt + self.segment_takes(rtt))
+        let shown = self.srtt.map_or(Duration::MAX, |_| self.min_rtt.saturating_sub(rtt) * 2);
+        Some(rtt + self.segment_takes(rtt).min(shown))
     }
     /// The smallest round trip of a packet that takes no time; `None` before the first sample.
     #[must_use]
@@ -219,7 +227,8 @@ impl RttEstimator {
     }
 }
 
-fn micros(time: Duration) -> u32 {
+/// Whole microseconds, an hour at most.
+pub fn micros(time: Duration) -> u32 {
     u32::try_from(time.as_micros()).unwrap_or(u32::MAX)
 }
 
@@ -265,6 +274,9 @@ mod tests {
             assert_eq!((e.rto(min, max), e.probe_after()), (ms(rto_ms), Some(ms(probe_ms))));
         }
         assert_eq!(e.next_within(), Some(ms(7_500)));
+        let mut measured = e;
+        measured.sample(ms(620), Duration::ZERO);
+        assert_eq!(measured.next_within(), Some(ms(740)), "a segment takes 120 ms more at most");
         assert_eq!(e.guessed(min), Duration::ZERO, "two round trips are longer than a second");
         // Full segments of others have shown it.
         e.expect(Some(ms(40)), false);

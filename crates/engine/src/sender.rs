@@ -3,6 +3,7 @@
 
 mod ack;
 mod ahead;
+mod boundary;
 mod check;
 mod departures;
 mod early;

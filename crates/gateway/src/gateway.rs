@@ -326,6 +326,9 @@ impl Gateway {
         for link in self.outlet.links_mut() {
             link.meter(now, net);
             let way = link.way();
+            if link.takes_turns() {
+                self.engine.begin_phase(now, way);
+            }
             self.engine.follow_link_rtt(way);
             self.engine.follow_link_rate_in(way);
             let news = self.engine.links().get(way).and_then(|known| link.follow_rate(now, known));

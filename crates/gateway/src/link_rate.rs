@@ -25,6 +25,8 @@ pub struct LinkRate {
     once: Option<(Dated, Duration)>,
     /// Handshakes with a gateway at the other end, when that was looked at last.
     handshakes: u64,
+    /// When the newest phase of the link began of which connections have been told.
+    phase_began: Option<Instant>,
 }
 
 impl LinkRate {
@@ -40,6 +42,7 @@ impl LinkRate {
             counted_bytes: 0,
             once: None,
             handshakes: 0,
+            phase_began: None,
         };
         rate.follow(Instant::ZERO, Pace::declared(link), is_own);
         rate
@@ -195,6 +198,12 @@ impl LinkRate {
         if once.age(now) <= GUESS_AGE_MAX {
             estimate.recall(now, once.bps, known.measured_rtt().unwrap_or(rtt));
         }
+    }
+
+    /// The link has begun another phase, and nobody has been told.
+    pub fn takes_turns(&mut self) -> bool {
+        let began = self.estimate.as_ref().and_then(RateEstimate::phase_began);
+        began.is_some() && core::mem::replace(&mut self.phase_began, began) != began
     }
 
     /// What follows for the connections; `None`: nothing is looked at.

@@ -503,6 +503,11 @@ impl LinkQueue {
         self.rate.news(now)
     }
 
+    /// Another satellite has taken over, and nobody has been told.
+    pub fn takes_turns(&mut self) -> bool {
+        self.rate.takes_turns()
+    }
+
     /// Nothing is known of what a link of declared rate carries beside what is declared.
     fn forget_correction(&mut self, now: Instant, pace: Pace) {
         if pace.source().declared_bps().is_some() {

@@ -14,6 +14,16 @@ const PROBE_RTT_INTERVAL: Duration = Duration::from_secs(5);
 const PROBE_RTT_DURATION: Duration = Duration::from_millis(200);
 
 impl Bbr {
+    /// The path is another one of late, with this smallest RTT. Whether it carries more is probed at
+    /// once.
+    pub(crate) fn settle_phase(&mut self, now: Instant, min_rtt: Duration) {
+        (self.min_rtt, self.min_rtt_stamp) = (Some(min_rtt), Some(now));
+        (self.probe_rtt_min_delay, self.probe_rtt_min_stamp) = (Some(min_rtt), now);
+        if matches!(self.phase, Phase::Down | Phase::Cruise) {
+            self.start_refill();
+        }
+    }
+
     pub(super) fn update_min_rtt(&mut self, now: Instant, rtt: Option<Duration>) {
         self.probe_rtt_expired = now > self.probe_rtt_min_stamp + PROBE_RTT_INTERVAL;
         if let Some(rtt) = rtt.filter(|rtt| !rtt.is_zero())

@@ -3,6 +3,7 @@
 use farlink_wire::{Duration, Instant};
 
 use super::Link;
+use crate::anew::Anew;
 
 /// It is the smallest of one to two of these: long enough for a pause of the link's users, short
 /// enough for a route of the link layer that has become longer.
@@ -14,15 +15,26 @@ pub struct RoundTrip {
     now: Option<Duration>,
     before: Option<Duration>,
     since: Instant,
+    /// A phase of the link has begun.
+    anew: Option<Anew>,
 }
 
 impl RoundTrip {
     /// A connection over the link has measured its leg: the link, and what lies behind it.
     pub fn note(&mut self, now: Instant, rtt: Duration) {
+        if let Some(found) = self.anew.as_mut().and_then(|anew| anew.note(now, rtt)) {
+            *self = Self { now: Some(found), before: None, since: now, anew: None };
+        }
         if now.since(self.since) >= WINDOW {
-            *self = Self { now: None, before: self.now, since: now };
+            *self = Self { now: None, before: self.now, since: now, anew: self.anew };
         }
         self.now = Some(self.now.map_or(rtt, |min| min.min(rtt)));
+    }
+
+    /// Another satellite has taken over, and the delay is another one. That of the phase before is
+    /// a first guess.
+    fn begin_phase(&mut self, now: Instant) {
+        self.anew = self.smallest().map(|before| Anew::begin(now, before));
     }
 
     /// The smallest.
@@ -73,6 +85,12 @@ impl Link {
         Some(self.full_round_trip.smallest()?.saturating_sub(self.measured_rtt()?))
     }
 
+    /// Another satellite has taken over.
+    pub(crate) fn begin_phase(&mut self, now: Instant) {
+        self.round_trip.begin_phase(now);
+        self.full_round_trip.begin_phase(now);
+    }
+
     /// The smallest RTT of any connection of late.
     #[must_use]
     pub fn measured_rtt(&self) -> Option<Duration> {
@@ -97,5 +115,21 @@ mod tests {
         assert_eq!(rtt.smallest(), Some(ms(501)));
         rtt.note(at(800_000), ms(810));
         assert_eq!(rtt.smallest(), Some(ms(800)));
+    }
+
+    #[test]
+    fn another_phase_has_another_one() {
+        let (ms, at) = (Duration::from_millis, Instant::from_millis);
+        let mut rtt = RoundTrip::default();
+        rtt.note(at(1_000), ms(30));
+        rtt.begin_phase(at(2_000));
+        assert_eq!(rtt.smallest(), Some(ms(30)), "a first guess");
+        (0..100).for_each(|n| rtt.note(at(2_000 + n * 10), ms(if n < 50 { 200 - n } else { 60 })));
+        assert_eq!(rtt.smallest(), Some(ms(30)), "something may have waited");
+        rtt.note(at(3_000), ms(61));
+        assert_eq!(rtt.smallest(), Some(ms(60)));
+        rtt.begin_phase(at(17_000));
+        rtt.note(at(17_100), ms(25));
+        assert_eq!(rtt.smallest(), Some(ms(25)), "a smaller one counts at once");
     }
 }

@@ -48,8 +48,13 @@ impl Sender {
             self.advance(now, ack);
             happened.progress = true;
         }
-        let of_old_way = self.flight.is_of_old_way(acked.newest.map(|(sent_at, ..)| sent_at));
-        self.measure(now, &acked, advanced, of_old_way);
+        if acked.rtt.is_some_and(|rtt| self.flight.meets_boundary(now, rtt)) {
+            self.forget_phase(now);
+        }
+        let newest_at = acked.newest.map(|(sent_at, ..)| sent_at);
+        let of_old_way = self.flight.is_of_old_way(newest_at);
+        let of_old_phase = self.flight.is_of_old_phase(newest_at);
+        self.measure(now, &acked, advanced, of_old_way || of_old_phase);
         let min_rtt = self.flight.rtt().soonest();
         // An answer that comes sooner than any before was to an earlier transmission (RFC 8985 6.2
         // step 2).
@@ -57,7 +62,7 @@ impl Sender {
         happened.note_newest(known, acked.large_sent_at);
         let mut sample = self.flight.sample_rate(now, &acked);
         let duplicate = self.flight.count_duplicates(advanced, pure, acked.sacked_bytes);
-        self.repeat_dropped(advanced, acked.newest.map(|(sent_at, ..)| sent_at));
+        self.repeat_dropped(advanced, newest_at);
         // What was told before tells nothing more: a segment that is not overdue yet has its timer.
         let news = !self.flight.has_sack() || advanced || acked.delivered_bytes > 0;
         let lost = if news { self.detect_losses(now, advanced) } else { 0 };
@@ -77,10 +82,12 @@ impl Sender {
             self.flight.leave_recovery();
         }
         if acked.delivered_bytes > 0 && !of_old_way {
-            self.note_wait(now, acked.rtt);
+            let rtt = acked.rtt.filter(|_| !of_old_phase);
+            self.note_wait(now, rtt);
             happened.waited_back = self.waited_back();
-            self.tell_controller(now, &acked, &sample, prior_in_flight);
-            happened.rtt = acked.rtt;
+            self.tell_controller(now, &Acked { rtt, ..acked }, &sample, prior_in_flight);
+            self.settle_phase(now, rtt);
+            happened.rtt = rtt;
             happened.rtt_is_full = acked.rtt_bytes >= self.mss();
         }
         // What had all been acknowledged selectively brings nothing new at last (RFC 6298 5.2).
@@ -103,8 +110,8 @@ impl Sender {
         begins
     }
 
-    fn measure(&mut self, now: Instant, acked: &Acked, advanced: bool, of_old_way: bool) {
-        let told = Told { advanced, of_old_way, took: self.packet_took(acked.rtt_bytes) };
+    fn measure(&mut self, now: Instant, acked: &Acked, advanced: bool, of_old_path: bool) {
+        let told = Told { advanced, of_old_path, took: self.packet_took(acked.rtt_bytes) };
         self.flight.measure(now, acked, told, self.silence.expected.is_unsaid);
     }
 

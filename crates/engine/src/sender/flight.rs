@@ -4,13 +4,15 @@
 use farlink_cc::Lost;
 use farlink_wire::{Duration, Instant, SackBlock, SeqNum};
 
+use crate::anew::Anew;
 use crate::checked::{Checked, all_hold};
 use crate::rate::{RateSample, RateSampler};
 use crate::recovery::{DUP_THRESH, Rack};
-use crate::rtt::RttEstimator;
+use crate::rtt::{RttEstimator, micros};
 use crate::scoreboard::{Acked, Scoreboard, Sent, Then};
 
 use super::RtoBounds;
+use super::boundary::Steps;
 use super::departures::{Departed, Departures};
 
 /// A receiver tells of what came twice within a window of where it stands, bytes.
@@ -25,8 +27,8 @@ const DEPARTURES_APART_PARTS: u32 = 64;
 pub(super) struct Told {
     /// More is acknowledged without a gap.
     pub advanced: bool,
-    /// What it acknowledges went another way than segments do now.
-    pub of_old_way: bool,
+    /// What it acknowledges went another way than segments do now, or the path was another one.
+    pub of_old_path: bool,
     /// So much of its round trip is the time that the packet took.
     pub took: Duration,
 }
@@ -48,7 +50,8 @@ pub(super) struct Flight {
     /// What was sent to a gateway left then.
     departures: Option<Box<Departures>>,
     rtt: RttEstimator,
-    rto_bounds: RtoBounds,
+    /// The bounds of the RTO, microseconds.
+    rto_bounds_us: [u32; 2],
     /// RTT of the link as its owner has declared it.
     declared_rtt: Option<Duration>,
     rack: Rack,
@@ -72,6 +75,8 @@ pub(super) struct Flight {
     moved_at: Option<Instant>,
     /// What stands before this was sent before or during an outage.
     outage_until: Option<SeqNum>,
+    /// Whether the path becomes another one at once.
+    pub(super) steps: Option<Box<Steps>>,
 }
 
 impl Flight {
@@ -86,7 +91,7 @@ impl Flight {
             board: Scoreboard::default(),
             departures: None,
             rtt: RttEstimator::default(),
-            rto_bounds,
+            rto_bounds_us: [rto_bounds.min, rto_bounds.max].map(micros),
             declared_rtt: None,
             rack: Rack::default(),
             rate: RateSampler::default(),
@@ -100,6 +105,7 @@ impl Flight {
             progress_at: now,
             moved_at: None,
             outage_until: None,
+            steps: None,
         }
     }
 
@@ -165,12 +171,12 @@ impl Flight {
     /// The retransmission timeout, backed off as it is; `over_lossy_link`: over one of our own that
     /// loses whole bursts.
     pub fn rto(&self, over_lossy_link: bool) -> Duration {
-        let RtoBounds { min, max } = self.rto_bounds;
+        let RtoBounds { min, max } = self.rto_bounds();
         if over_lossy_link { self.rtt.rto_over_own_link(min, max) } else { self.rtt.rto(min, max) }
     }
     /// So much of it is for the time that a first segment may take.
     pub fn rto_guessed(&self) -> Duration {
-        self.rtt.guessed(self.rto_bounds.min)
+        self.rtt.guessed(self.rto_bounds().min)
     }
     /// Full segments of others have been seen to take no more than that.
     pub fn note_segment_took(&mut self, most: Option<Duration>) {
@@ -178,7 +184,8 @@ impl Flight {
     }
     /// Its bounds.
     pub fn rto_bounds(&self) -> RtoBounds {
-        self.rto_bounds
+        let [min, max] = self.rto_bounds_us.map(|us| Duration::from_micros(us.into()));
+        RtoBounds { min, max }
     }
     /// The RTT as measured, or declared, or as the handshake took it.
     pub fn known_rtt(&self) -> Option<Duration> {
@@ -345,9 +352,10 @@ impl Flight {
     pub fn departed(&self, end: SeqNum) -> Option<Departed> {
         self.departures.as_ref()?.of(end)
     }
-    /// Memory of that, bytes.
+    /// Memory of that, and of boundaries, bytes.
     pub fn departures_bytes(&self) -> usize {
-        self.departures.as_ref().map_or(0, |d| size_of::<Departures>() + d.memory_bytes())
+        let steps = self.steps.as_ref().map_or(0, |_| size_of::<Steps>());
+        steps + self.departures.as_ref().map_or(0, |d| size_of::<Departures>() + d.memory_bytes())
     }
     fn then(&self, in_flight_bytes: u64) -> Then {
         self.rate.then(self.board.lost_ever_bytes(), in_flight_bytes)
@@ -377,13 +385,42 @@ impl Flight {
         self.progress_at = now;
         self.rack.on_progress(ack);
     }
+    /// The path is another one from now on, without a change of ways: what was sent before teaches
+    /// nothing.
+    pub fn begin_phase(&mut self, now: Instant) {
+        let steps = self.steps.get_or_insert_default();
+        steps.anew = Some(Anew::begin(now, self.rtt.min_rtt()));
+        steps.phase_at = Some(now);
+    }
+    /// A round trip of it took so long. Returns the smallest one once that is known.
+    pub fn settle_phase(&mut self, now: Instant, rtt: Duration) -> Option<Duration> {
+        let steps = self.steps.as_mut()?;
+        let min_rtt = steps.anew.as_mut()?.note(now, rtt)?;
+        steps.anew = None;
+        self.rtt.set_min_rtt(min_rtt);
+        Some(min_rtt)
+    }
+    /// Whether the newest segment that is acknowledged, sent then, left before the path became what
+    /// it is.
+    pub fn is_of_old_phase(&self, sent_at: Option<Instant>) -> bool {
+        let phase_at = self.steps.as_ref().and_then(|steps| steps.phase_at);
+        phase_at.is_some_and(|at| sent_at.is_some_and(|sent_at| sent_at < at))
+    }
+    /// Whether the answer to a segment, which took so long, shows that. Without SACK what a gap
+    /// holds back comes late, too.
+    pub fn meets_boundary(&mut self, now: Instant, rtt: Duration) -> bool {
+        let shortest = self.rtt.min_rtt();
+        self.sack_permitted
+            && !self.is_after_outage()
+            && self.steps.get_or_insert_default().meets_boundary(now, rtt, shortest)
+    }
     /// What an acknowledgement tells of the path: its round trip, and whether it keeps the order.
     /// How long an outage took is no round trip, though nothing was sent twice meanwhile.
     /// `keeps_backoff`: a queue may be longer than the timeout, so that only a round trip that is
     /// certain ends what has been backed off (RFC 6298 section 5.7).
     pub fn measure(&mut self, now: Instant, acked: &Acked, told: Told, keeps_backoff: bool) {
-        let Told { advanced, of_old_way, took } = told;
-        if let Some(rtt) = acked.rtt.filter(|_| !of_old_way && !self.is_after_outage()) {
+        let Told { advanced, of_old_path, took } = told;
+        if let Some(rtt) = acked.rtt.filter(|_| !of_old_path && !self.is_after_outage()) {
             self.rtt.sample(rtt, took);
         } else if advanced && !keeps_backoff {
             self.rtt.reset_backoff();
@@ -406,7 +443,7 @@ impl Flight {
     }
     /// That was so: timers go by it.
     pub fn note_too_soon(&mut self, rtt: Duration) {
-        if !self.is_after_outage() && rtt <= self.rto_bounds.max {
+        if !self.is_after_outage() && rtt <= self.rto_bounds().max {
             self.rtt.sample(rtt, Duration::ZERO);
         }
         self.rtt.note_too_soon();
@@ -626,5 +663,6 @@ impl Flight {
         self.dup_acks = 0;
         self.head_due = false;
         self.moved_at = Some(now);
+        self.steps = None;
     }
 }

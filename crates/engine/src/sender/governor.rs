@@ -392,6 +392,14 @@ impl Governor {
         self.cc.set_link_rate(payload_bps, watched);
     }
     /// What lies behind the link has carried its rate before.
+    /// The path is another one from now on.
+    pub fn begin_phase(&mut self) {
+        self.cc.begin_phase();
+    }
+    /// A round trip takes so long there at least.
+    pub fn settle_phase(&mut self, now: Instant, min_rtt: Duration) {
+        self.cc.settle_phase(now, min_rtt);
+    }
     pub fn trust_path(&mut self) {
         self.cc.trust_path();
     }
