@@ -37,13 +37,16 @@ pub(crate) struct CubicBbr {
     /// In so many round trips there may still be lost what has left without a pace: a short queue
     /// overflows then at any rate.
     bursts: u32,
+    /// Under way after what was heard or sent last.
+    in_flight_bytes: u64,
 }
 
 impl CubicBbr {
     pub(crate) fn new(config: &Config) -> Self {
         let of = |kind| Config { kind, ..*config };
-        let cubic = Some(LossBased::new(&of(Kind::Cubic)));
-        Self { cubic, bbr: Bbr::new(&of(Kind::Bbr)), waits: false, bursts: 0 }
+        let mut cubic = LossBased::new(&of(Kind::Cubic));
+        cubic.search_no_further();
+        Self { cubic: Some(cubic), bbr: Bbr::new(&of(Kind::Bbr)), waits: false, bursts: 0, in_flight_bytes: 0 }
     }
 
     /// Where something has been carried already, at this rate, bits per second: BBR goes on from
@@ -60,7 +63,7 @@ impl CubicBbr {
             cubic.begin_with(bbr.cwnd() / 2);
             cubic
         });
-        Self { cubic, bbr, waits: false, bursts: 0 }
+        Self { cubic, bbr, waits: false, bursts: 0, in_flight_bytes: 0 }
     }
 
     pub(crate) fn on_sent(&mut self, now: Instant, bytes: u64, in_flight: u64, app_limited: bool) {
@@ -68,6 +71,7 @@ impl CubicBbr {
             cubic.on_sent(now, bytes, in_flight);
         }
         self.bbr.on_sent(now, bytes, in_flight, app_limited);
+        self.in_flight_bytes = in_flight;
     }
 
     pub(crate) fn note_used(&mut self, bytes: u64) {
@@ -77,7 +81,9 @@ impl CubicBbr {
     }
 
     pub(crate) fn on_ack(&mut self, ack: &Ack) {
-        if let Some(rtt) = ack.rtt {
+        self.in_flight_bytes = ack.in_flight_bytes;
+        let there = &Ack { rtt: ack.rtt.map(|rtt| rtt.saturating_sub(ack.waited_back.unwrap_or_default())), ..*ack };
+        if let Some(rtt) = there.rtt {
             self.waits = rtt > ack.min_rtt + (ack.min_rtt / QUEUE_PARTS).min(QUEUE_MAX);
         }
         if self.is_unpaced() {
@@ -86,7 +92,7 @@ impl CubicBbr {
             self.bursts = self.bursts.saturating_sub(1);
         }
         if let Some(cubic) = &mut self.cubic {
-            cubic.on_ack(ack);
+            cubic.on_ack(there);
         }
         // BBR alone would have no more under way. It waits for that where it probes for the RTT.
         let in_flight_bytes = ack.in_flight_bytes.min(self.bbr.cwnd());
@@ -151,10 +157,14 @@ impl CubicBbr {
         if self.bbr.is_probing_rtt() { self.bbr.held_bytes() } else { self.bbr.cwnd() }
     }
 
-    /// CUBIC is at the beginning of slow start, and its window the larger one.
+    /// CUBIC is at the beginning of slow start, and its window the larger one. Or it begins anew
+    /// after a timeout, and its window has room: the pace that BBR has found may be that of what
+    /// timeouts have let out.
     fn is_unpaced(&self) -> bool {
-        let begins = |c: &LossBased| c.in_slow_start() && c.cwnd() <= UNPACED_BYTES_MAX;
-        self.cubic.as_ref().is_some_and(|c| begins(c) && c.cwnd() >= self.bbr_cwnd())
+        let Some(cubic) = &self.cubic else { return false };
+        let has_room = cubic.ssthresh() < u64::MAX && self.in_flight_bytes < cubic.cwnd();
+        let begins = cubic.in_slow_start() && cubic.cwnd() <= UNPACED_BYTES_MAX;
+        begins && (has_room || cubic.cwnd() >= self.bbr_cwnd())
     }
 
     /// Zero where BBR is alone.
@@ -170,6 +180,7 @@ impl CubicBbr {
             Some(cubic) if !self.relies_on_pacing() => {
                 cubic.pacing_rate_bps(srtt).max(bbr).filter(|_| !self.is_unpaced())
             }
+            Some(_) if self.is_unpaced() => None,
             _ => bbr,
         }
     }

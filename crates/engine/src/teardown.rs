@@ -131,7 +131,7 @@ impl Split<'_> {
             if r.a.tx.board().is_empty() {
                 r.b.rx.owe_now();
             } else {
-                r.a.tx.resend_head(cx.now);
+                r.a.tx.resend_head(cx.now, self.legs.b.handshake_rtt());
             }
             return Fate::taken(cx.pool, packet);
         }

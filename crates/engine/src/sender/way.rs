@@ -101,11 +101,12 @@ impl Sender {
     }
 
     /// The destination has shown that it lacked the beginning when it said so: that is sent again
-    /// at once, unless it cannot have been there by then.
-    pub fn resend_head(&mut self, now: Instant) {
-        let Some(sent_at) = self.flight.board().first().map(|r| r.sent_at) else { return };
-        let round_trip = self.rtt().srtt().or(self.rtt().expected()).unwrap_or_else(|| self.rto());
-        if now.since(sent_at) >= round_trip + self.answers_late_by() {
+    /// at once, unless it cannot have been there by then. `round_trip`: of the handshake, where it
+    /// shows one.
+    pub fn resend_head(&mut self, now: Instant, round_trip: Option<Duration>) {
+        let round_trip = round_trip.or(self.rtt().expected());
+        let within = round_trip.map_or(self.rto(), |rtt| rtt + self.answers_late_by());
+        if self.flight.board().first().is_some_and(|first| now.since(first.sent_at) >= within) {
             self.flight.mark_head_lost();
         }
     }
