@@ -46,7 +46,13 @@ impl CubicBbr {
         let of = |kind| Config { kind, ..*config };
         let mut cubic = LossBased::new(&of(Kind::Cubic));
         cubic.search_no_further();
-        Self { cubic: Some(cubic), bbr: Bbr::new(&of(Kind::Bbr)), waits: false, bursts: 0, in_flight_bytes: 0 }
+        Self {
+            cubic: Some(cubic),
+            bbr: Bbr::new(&of(Kind::Bbr)),
+            waits: false,
+            bursts: 0,
+            in_flight_bytes: 0,
+        }
     }
 
     /// Where something has been carried already, at this rate, bits per second: BBR goes on from
@@ -82,7 +88,8 @@ impl CubicBbr {
 
     pub(crate) fn on_ack(&mut self, ack: &Ack) {
         self.in_flight_bytes = ack.in_flight_bytes;
-        let there = &Ack { rtt: ack.rtt.map(|rtt| rtt.saturating_sub(ack.waited_back.unwrap_or_default())), ..*ack };
+        let there =
+            &Ack { rtt: ack.rtt.map(|rtt| rtt.saturating_sub(ack.waited_back.unwrap_or_default())), ..*ack };
         if let Some(rtt) = there.rtt {
             self.waits = rtt > ack.min_rtt + (ack.min_rtt / QUEUE_PARTS).min(QUEUE_MAX);
         }

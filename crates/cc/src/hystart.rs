@@ -185,4 +185,32 @@ mod tests {
         assert_eq!(round(&mut h, 120, 8), Advice::Conservative);
         assert_eq!(round(&mut h, 101, 8), Advice::Standard);
     }
+
+    /// Rounds of acknowledgements so far apart, with these round trips. How many of the last round
+    /// came until slow start ended; `None`: it goes on.
+    fn of_linux(rtts_ms: &[u64], apart_us: u64, acks: u64) -> Option<u64> {
+        let mut linux = OfLinux::default();
+        let mut began = Instant::from_millis(1);
+        for rtt_ms in rtts_ms {
+            for n in 0..acks {
+                let now = began + Duration::from_micros(apart_us * n);
+                if linux.on_ack(now, n == 0, Some(Duration::from_millis(*rtt_ms))) {
+                    return Some(n);
+                }
+            }
+            began += Duration::from_millis(*rtt_ms) + Duration::from_micros(apart_us * acks);
+        }
+        None
+    }
+
+    #[test]
+    fn beside_another_controller_the_first_rise_or_a_long_train_is_the_end() {
+        assert_eq!(of_linux(&[40, 40, 40], 3_000, 16), None);
+        assert_eq!(of_linux(&[40, 48], 3_000, 16), Some(7), "an eighth and more");
+        assert_eq!(of_linux(&[600, 610], 3_000, 16), None, "16 ms at most");
+        assert_eq!(of_linux(&[600, 617], 3_000, 16), Some(7));
+        assert_eq!(of_linux(&[100], 1_000, 50), None);
+        assert_eq!(of_linux(&[100], 1_000, 60), Some(51), "half of the round trip");
+        assert_eq!(of_linux(&[100], 3_000, 60), None, "these are no train");
+    }
 }

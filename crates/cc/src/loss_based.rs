@@ -248,7 +248,11 @@ impl LossBased {
         let advice = match (&mut self.hystart, &mut self.of_linux) {
             (Some(hystart), _) => hystart.on_ack(ack.round_start, ack.rtt),
             (None, Some(linux)) => {
-                if ends(linux) { Advice::Exit } else { Advice::Standard }
+                if ends(linux) {
+                    Advice::Exit
+                } else {
+                    Advice::Standard
+                }
             }
             (None, None) => Advice::Standard,
         };
