@@ -321,6 +321,9 @@ impl Split<'_> {
         let pure = s.payload_len == 0 && !s.flags.fin() && u64::from(window) == towards.tx.window_bytes();
         let ack = s.ack.min(towards.tx.snd_nxt());
         towards.tx.note_stamps(s.options.timestamps.filter(|_| !downstream.is_marked()));
+        towards
+            .tx
+            .note_way_min_rtt(cx.links.get(self.legs.get(from).out).and_then(|link| link.measured_rtt()));
         let happened = towards.tx.on_ack(now, ack, sack, pure, ece);
         let opened = towards.tx.update_window(s.seq, ack, u64::from(window), marked);
         let of_link = arrived.map(|a| (a, covered(&towards.tx, ack, sack)));

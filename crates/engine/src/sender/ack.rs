@@ -121,7 +121,8 @@ impl Sender {
     fn wait_for_verdict(&mut self, now: Instant, acked: &Acked) {
         if self.governor.awaits_verdict().is_some() && !self.flight.is_after_outage() {
             let age = acked.age.min(self.flight.rto_bounds().max);
-            let soonest = self.rtt().next_within().filter(|_| self.tail_after);
+            let shown = self.rtt().srtt().map(|srtt| srtt + srtt / 4 + self.answers_late_by());
+            let soonest = self.rtt().next_within().or(shown).filter(|_| self.tail_after);
             let soonest = soonest.map(|within| now + within.max(PTO_MIN));
             let usual = self.timers.rto.max(Some(now + age + age / 4));
             self.timers.rto = [usual, soonest].into_iter().flatten().min();
@@ -211,13 +212,16 @@ impl Sender {
     fn decide_timeout(&mut self, now: Instant, acked: &Acked, advanced: bool) {
         let too_soon = self.flight.answered_too_soon(acked, self.packet_took(self.mss()));
         let original = (acked.original || too_soon.is_some()) && advanced && self.flight.has_sack();
-        let may_wait = advanced && self.silence.expected.is_unsaid;
+        // It is believed once: the way may have become shorter.
+        let may_wait = advanced && !self.rtt().was_too_soon() && self.silence.expected.is_unsaid;
         let doubtful_bytes = may_wait.then(|| self.mss() * NEW_IN_DOUBT);
         if acked.delivered_bytes > 0 && self.governor.decide_timeout(now, original, doubtful_bytes) {
             self.flight.unmark_lost();
             if let Some(rtt) = too_soon {
                 self.flight.note_too_soon(rtt);
             }
+        } else if too_soon.is_some() {
+            self.flight.believe_next();
         }
     }
 
