@@ -99,7 +99,7 @@ impl CubicBbr {
             self.bursts = self.bursts.saturating_sub(1);
         }
         if let Some(cubic) = &mut self.cubic {
-            cubic.on_ack(there);
+            cubic.on_ack(ack);
         }
         // BBR alone would have no more under way. It waits for that where it probes for the RTT.
         let in_flight_bytes = ack.in_flight_bytes.min(self.bbr.cwnd());
