@@ -37,22 +37,15 @@ pub(crate) struct CubicBbr {
     /// In so many round trips there may still be lost what has left without a pace: a short queue
     /// overflows then at any rate.
     bursts: u32,
-    /// Under way after what was heard or sent last.
+    /// Under way after what was sent or acknowledged last.
     in_flight_bytes: u64,
 }
 
 impl CubicBbr {
     pub(crate) fn new(config: &Config) -> Self {
         let of = |kind| Config { kind, ..*config };
-        let mut cubic = LossBased::new(&of(Kind::Cubic));
-        cubic.search_no_further();
-        Self {
-            cubic: Some(cubic),
-            bbr: Bbr::new(&of(Kind::Bbr)),
-            waits: false,
-            bursts: 0,
-            in_flight_bytes: 0,
-        }
+        let cubic = Some(LossBased::new(&of(Kind::Cubic)));
+        Self { cubic, bbr: Bbr::new(&of(Kind::Bbr)), waits: false, bursts: 0, in_flight_bytes: 0 }
     }
 
     /// Where something has been carried already, at this rate, bits per second: BBR goes on from
@@ -88,9 +81,7 @@ impl CubicBbr {
 
     pub(crate) fn on_ack(&mut self, ack: &Ack) {
         self.in_flight_bytes = ack.in_flight_bytes;
-        let there =
-            &Ack { rtt: ack.rtt.map(|rtt| rtt.saturating_sub(ack.waited_back.unwrap_or_default())), ..*ack };
-        if let Some(rtt) = there.rtt {
+        if let Some(rtt) = ack.rtt {
             self.waits = rtt > ack.min_rtt + (ack.min_rtt / QUEUE_PARTS).min(QUEUE_MAX);
         }
         if self.is_unpaced() {
