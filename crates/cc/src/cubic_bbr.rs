@@ -44,9 +44,8 @@ pub(crate) struct CubicBbr {
 impl CubicBbr {
     pub(crate) fn new(config: &Config) -> Self {
         let of = |kind| Config { kind, ..*config };
-        let mut cubic = LossBased::new(&of(Kind::Cubic));
-        cubic.search_no_further();
-        Self { cubic: Some(cubic), bbr: Bbr::new(&of(Kind::Bbr)), waits: false, bursts: 0 }
+        let cubic = Some(LossBased::new(&of(Kind::Cubic)));
+        Self { cubic, bbr: Bbr::new(&of(Kind::Bbr)), waits: false, bursts: 0 }
     }
 
     /// Where something has been carried already, at this rate, bits per second: BBR goes on from
@@ -80,9 +79,7 @@ impl CubicBbr {
     }
 
     pub(crate) fn on_ack(&mut self, ack: &Ack) {
-        let there =
-            &Ack { rtt: ack.rtt.map(|rtt| rtt.saturating_sub(ack.waited_back.unwrap_or_default())), ..*ack };
-        if let Some(rtt) = there.rtt {
+        if let Some(rtt) = ack.rtt {
             self.waits = rtt > ack.min_rtt + (ack.min_rtt / QUEUE_PARTS).min(QUEUE_MAX);
         }
         if self.is_unpaced() {
@@ -91,7 +88,7 @@ impl CubicBbr {
             self.bursts = self.bursts.saturating_sub(1);
         }
         if let Some(cubic) = &mut self.cubic {
-            cubic.on_ack(there);
+            cubic.on_ack(ack);
         }
         // BBR alone would have no more under way. It waits for that where it probes for the RTT.
         let in_flight_bytes = ack.in_flight_bytes.min(self.bbr.cwnd());
@@ -190,7 +187,6 @@ impl CubicBbr {
             Some(cubic) if !self.relies_on_pacing() => {
                 cubic.pacing_rate_bps(srtt).max(bbr).filter(|_| !self.is_unpaced())
             }
-            Some(_) if self.is_unpaced() => None,
             _ => bbr,
         }
     }

@@ -1,7 +1,6 @@
-//! HyStart++ (RFC 9406): leave slow start when the round-trip time rises. And HyStart as Linux has
-//! it, for CUBIC that has another controller beside it.
+//! HyStart++ (RFC 9406): leave slow start when the round-trip time rises.
 
-use farlink_wire::time::{Duration, Instant};
+use farlink_wire::time::Duration;
 
 /// RFC 9406 4.3.
 const MIN_RTT_THRESH: Duration = Duration::from_millis(4);
@@ -11,10 +10,6 @@ const N_RTT_SAMPLE: u32 = 8;
 const CSS_ROUNDS: u32 = 5;
 /// Divides the growth during conservative slow start.
 pub(crate) const CSS_GROWTH_DIVISOR: u64 = 4;
-
-/// Acknowledgements that come within so much of each other are one train (Linux
-/// hystart_ack_delta_us).
-const TRAIN_GAP: Duration = Duration::from_millis(2);
 
 /// What slow start should do now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,45 +79,6 @@ impl HyStart {
     }
 }
 
-/// HyStart of Linux (Ha and Rhee 2008): slow start ends with the first rise, and when a train of
-/// acknowledgements takes half of the shortest round trip. What it misses by that another
-/// controller finds. What it would send too much, one after the other, a short queue would lose.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct OfLinux {
-    round_began: Instant,
-    last_at: Instant,
-    least: Option<Duration>,
-    /// The smallest of the first in this round.
-    current: Option<Duration>,
-    samples: u32,
-}
-
-impl OfLinux {
-    /// One ACK in slow start. Returns whether that ends.
-    pub(crate) fn on_ack(&mut self, now: Instant, round_start: bool, rtt: Option<Duration>) -> bool {
-        if round_start {
-            (self.round_began, self.last_at, self.current, self.samples) = (now, now, None, 0);
-        }
-        let smaller = |min: Option<Duration>, rtt: Duration| Some(min.map_or(rtt, |min| min.min(rtt)));
-        if let Some(rtt) = rtt {
-            self.least = smaller(self.least, rtt);
-            if self.samples < N_RTT_SAMPLE {
-                self.current = smaller(self.current, rtt);
-                self.samples += 1;
-            }
-        }
-        let Some(least) = self.least else { return false };
-        if now.since(self.last_at) <= TRAIN_GAP {
-            self.last_at = now;
-            if now.since(self.round_began) > least / 2 {
-                return true;
-            }
-        }
-        let threshold = (least / MIN_RTT_DIVISOR).clamp(MIN_RTT_THRESH, MAX_RTT_THRESH);
-        self.samples >= N_RTT_SAMPLE && self.current.is_some_and(|rtt| rtt > least + threshold)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -184,33 +140,5 @@ mod tests {
         round(&mut h, 100, 8);
         assert_eq!(round(&mut h, 120, 8), Advice::Conservative);
         assert_eq!(round(&mut h, 101, 8), Advice::Standard);
-    }
-
-    /// Rounds of acknowledgements so far apart, with these round trips. How many of the last round
-    /// came until slow start ended; `None`: it goes on.
-    fn of_linux(rtts_ms: &[u64], apart_us: u64, acks: u64) -> Option<u64> {
-        let mut linux = OfLinux::default();
-        let mut began = Instant::from_millis(1);
-        for rtt_ms in rtts_ms {
-            for n in 0..acks {
-                let now = began + Duration::from_micros(apart_us * n);
-                if linux.on_ack(now, n == 0, Some(Duration::from_millis(*rtt_ms))) {
-                    return Some(n);
-                }
-            }
-            began += Duration::from_millis(*rtt_ms) + Duration::from_micros(apart_us * acks);
-        }
-        None
-    }
-
-    #[test]
-    fn beside_another_controller_the_first_rise_or_a_long_train_is_the_end() {
-        assert_eq!(of_linux(&[40, 40, 40], 3_000, 16), None);
-        assert_eq!(of_linux(&[40, 48], 3_000, 16), Some(7), "an eighth and more");
-        assert_eq!(of_linux(&[600, 610], 3_000, 16), None, "16 ms at most");
-        assert_eq!(of_linux(&[600, 617], 3_000, 16), Some(7));
-        assert_eq!(of_linux(&[100], 1_000, 50), None);
-        assert_eq!(of_linux(&[100], 1_000, 60), Some(51), "half of the round trip");
-        assert_eq!(of_linux(&[100], 3_000, 60), None, "these are no train");
     }
 }

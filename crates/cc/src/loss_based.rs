@@ -6,12 +6,9 @@ use farlink_wire::time::{Duration, Instant};
 use crate::api::{Ack, Config, Kind};
 use crate::cubic::Cubic;
 use crate::hybla::Hybla;
-use crate::hystart::{Advice, CSS_GROWTH_DIVISOR, HyStart, OfLinux};
+use crate::hystart::{Advice, CSS_GROWTH_DIVISOR, HyStart};
 use crate::reno::Reno;
 use crate::vegas::{self, Vegas};
-
-/// Smaller windows do not end slow start (Linux hystart_low_window).
-const OF_LINUX_SEGMENTS_MIN: u64 = 16;
 
 /// A loss-based controller.
 #[derive(Clone, Debug)]
@@ -24,8 +21,6 @@ pub(crate) struct LossBased {
     ssthresh: u64,
     /// HyStart++ while the initial slow start lasts.
     hystart: Option<HyStart>,
-    /// The same where another controller goes on searching.
-    of_linux: Option<OfLinux>,
     avoidance: Avoidance,
     usage: Usage,
     undo: Option<Undo>,
@@ -102,7 +97,6 @@ impl LossBased {
             cwnd: initial_window,
             ssthresh: u64::MAX,
             hystart: hystart.then(HyStart::default),
-            of_linux: None,
             avoidance,
             usage: Usage::default(),
             undo: None,
@@ -131,15 +125,10 @@ impl LossBased {
         }
     }
 
-    /// Another controller goes on searching beside it: slow start ends as hosts end theirs.
-    pub(crate) fn search_no_further(&mut self) {
-        self.of_linux = self.hystart.take().map(|_| OfLinux::default());
-    }
-
     /// So much is under way already: slow start is over.
     pub(crate) fn begin_with(&mut self, cwnd_bytes: u64) {
         self.cwnd = cwnd_bytes.clamp(self.initial_window.min(self.limit), self.limit);
-        (self.ssthresh, self.hystart, self.of_linux) = (self.cwnd, None, None);
+        (self.ssthresh, self.hystart) = (self.cwnd, None);
         self.started = true;
     }
 
@@ -243,21 +232,12 @@ impl LossBased {
     /// Grows by what was acknowledged (RFC 3465 with L unbounded: senders pace, RFC 9406 4.2) up to
     /// `ssthresh`; returns the acknowledged bytes that are left for congestion avoidance.
     fn slow_start(&mut self, ack: &Ack, acked: u64, used: bool) -> u64 {
-        let is_small = self.cwnd < OF_LINUX_SEGMENTS_MIN * self.mss;
-        let ends = |linux: &mut OfLinux| linux.on_ack(ack.now, ack.round_start, ack.rtt) && !is_small;
-        let advice = match (&mut self.hystart, &mut self.of_linux) {
-            (Some(hystart), _) => hystart.on_ack(ack.round_start, ack.rtt),
-            (None, Some(linux)) => {
-                if ends(linux) {
-                    Advice::Exit
-                } else {
-                    Advice::Standard
-                }
-            }
-            (None, None) => Advice::Standard,
+        let advice = match &mut self.hystart {
+            Some(hystart) => hystart.on_ack(ack.round_start, ack.rtt),
+            None => Advice::Standard,
         };
         if advice == Advice::Exit {
-            (self.hystart, self.of_linux) = (None, None);
+            self.hystart = None;
             self.ssthresh = self.cwnd;
             if let Avoidance::Cubic(cubic) = &mut self.avoidance {
                 cubic.begin_flat();
@@ -407,7 +387,7 @@ impl LossBased {
     /// lost; never more than the window (RFC 9438 4.6).
     fn reduce(&mut self, in_flight: u64) {
         let flight = in_flight.max(self.usage.max()).min(self.cwnd);
-        (self.hystart, self.of_linux) = (None, None);
+        self.hystart = None;
         self.reduced = true;
         let ssthresh = match &mut self.avoidance {
             Avoidance::Reno(reno) => reno.reduce(flight),

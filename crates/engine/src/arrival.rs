@@ -342,8 +342,7 @@ impl Split<'_> {
         if upstream.is_heard() && happened.progress && towards.buffer.is_empty() {
             // The upstream gateway lets the flow sleep, and counts custody, by what the far host
             // has.
-            let far = towards.far_acked();
-            if towards.rx.far_told != Some(far) {
+            if towards.rx.far_told != Some(towards.far_acked()) {
                 towards.rx.owe_by(now + far_delay);
             }
         }
