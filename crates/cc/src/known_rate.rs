@@ -114,6 +114,8 @@ pub(crate) struct KnownRate {
     arrived_bps: u64,
     /// The largest rate at which a train has arrived, bits per second.
     shown_bps: u64,
+    /// Some train has been drawn apart.
+    is_drawn_apart: bool,
     /// The next trial comes after so many round trips.
     patience_rounds: u32,
     /// What was found when it gave way last, bits per second.
@@ -259,6 +261,7 @@ impl KnownRate {
             waiting: None,
             arrived_bps: 0,
             shown_bps: 0,
+            is_drawn_apart: false,
             patience_rounds: TRIAL_ROUNDS,
             found_bps: u64::MAX,
             moves: false,
