@@ -23,6 +23,8 @@ const QUEUE_PARTS: u32 = 8;
 const QUEUE_MAX: Duration = Duration::from_millis(15);
 /// Round trips after a burst in which its losses are found.
 const BURST_ROUNDS: u32 = 2;
+/// What hosts begin with (RFC 6928).
+const HOSTS_WINDOW_SEGMENTS: u32 = 10;
 /// A window of this size, at least, is paced in slow start, too.
 const UNPACED_BYTES_MAX: u64 = 256 * 1024;
 /// An initial window (RFC 6928): hosts send so much at once.
@@ -58,7 +60,11 @@ impl CubicBbr {
     ) -> Self {
         let bbr = Bbr::resume(&Config { kind: Kind::Bbr, ..*config }, now, rate_bps, min_rtt);
         let cubic = delay_varies.then(|| {
-            let mut cubic = LossBased::new(&Config { kind: Kind::Cubic, ..*config });
+            // A declared rate makes the initial window as large as the link was thought to be, which
+            // is no least window here.
+            let initial_window_segments = config.initial_window_segments.min(HOSTS_WINDOW_SEGMENTS);
+            let config = &Config { kind: Kind::Cubic, initial_window_segments, ..*config };
+            let mut cubic = LossBased::new(config);
             cubic.begin_with(bbr.cwnd() / 2);
             cubic
         });

@@ -20,6 +20,7 @@
 //! the next one waits twice as long.
 
 mod phase;
+mod shown;
 #[cfg(test)]
 mod tests;
 
@@ -111,6 +112,10 @@ pub(crate) struct KnownRate {
     waiting: Option<Waiting>,
     /// Largest rate at which something arrived in this round trip.
     arrived_bps: u64,
+    /// The largest rate at which a train has arrived, bits per second.
+    shown_bps: u64,
+    /// Some train has been drawn apart.
+    is_drawn_apart: bool,
     /// The next trial comes after so many round trips.
     patience_rounds: u32,
     /// What was found when it gave way last, bits per second.
@@ -255,6 +260,8 @@ impl KnownRate {
             train_began: None,
             waiting: None,
             arrived_bps: 0,
+            shown_bps: 0,
+            is_drawn_apart: false,
             patience_rounds: TRIAL_ROUNDS,
             found_bps: u64::MAX,
             moves: false,
@@ -449,7 +456,7 @@ impl KnownRate {
             State::Link(_) if self.waiting.is_some() => Copies::None,
             // The answer to each takes room from the others on the way back.
             State::Link(_) if self.waited_back() > LATER_MAX => Copies::None,
-            State::Link(_) if self.free < TRAINS => Copies::End,
+            State::Link(_) if self.free < TRAINS || !self.has_shown(self.link_bps) => Copies::End,
             State::Link(_) => Copies::All,
             State::Trial(_) | State::Beyond(..) => Copies::None,
         }
@@ -544,6 +551,7 @@ impl KnownRate {
 
     /// Whether this train, with those before it, shows a bottleneck elsewhere.
     fn is_held_up(&mut self, shown: &Shown) -> bool {
+        self.note_shown(shown);
         if self.free < TRAINS {
             self.free = if shown.has_queue || shown.grown > shown.took / 4 { 0 } else { self.free + 1 };
         }
