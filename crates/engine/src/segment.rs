@@ -337,7 +337,8 @@ impl Split<'_> {
         let over = cx.links.at(dst.via).filter(|_| pure && dst.peer.speaks(Capability::Reports));
         let may_wait = over.is_some_and(|l| !l.is_rate_declared()) && inbound.rx.has_told_enough();
         let every = if inbound.buffer.has_early() && !may_wait { told_delay * 2 } else { told_delay / 2 };
-        let due = over.is_some_and(|l| l.is_report_due(cx.now, every, told_delay));
+        let due =
+            over.is_some_and(|l| l.is_report_due(cx.now, every, (told_delay, inbound.buffer.has_early())));
         let said = self.says_explicitly(cx, to, plan);
         // What is held above a gap finds no room beside both.
         let crowded = inbound.buffer.has_early() && said.sum.is_some();
