@@ -520,7 +520,7 @@ impl Split<'_> {
         let via = self.legs.get(from).via;
         let over = cx.links.at(via).filter(|_| self.legs.get(from).peer.is_speaking());
         let arrived = over.map(|link| link.arrival(cx.now));
-        let report_due = is_report_due(cx, via, policy);
+        let report_due = is_report_due(cx, via, policy, self.relays.get(from).buffer.has_early());
         let shows_first = self.shows_before_acking(from);
         let Leg { window_scale: shift, out, .. } = *self.legs.get(from.other());
         let dropped = self.drop_first(cx, from, s);
@@ -672,9 +672,9 @@ fn segment_bytes(packet: &PacketBuf, payload_bytes: u32) -> u32 {
 
 /// What has come in over a link is to be told at once. The rate of the link shows in the time
 /// between two reports: where there was none of late, this is the first, and a few follow it early.
-fn is_report_due(cx: &Cx<'_>, via: IfaceId, policy: AckPolicy) -> bool {
+fn is_report_due(cx: &Cx<'_>, via: IfaceId, policy: AckPolicy, has_gap: bool) -> bool {
     let AckPolicy::Gateway(interval) = policy else { return false };
-    cx.links.at(via).is_some_and(|l| l.is_report_due(cx.now, interval * 2, interval))
+    cx.links.at(via).is_some_and(|l| l.is_report_due(cx.now, interval * 2, (interval, has_gap)))
 }
 
 impl crate::relay::Relay {

@@ -57,7 +57,7 @@ use copies::CopyBudget;
 use far_end::FarEnd;
 use losses::Losses;
 use memory::Memory;
-use meter::{EARLY_PARTS, Meter};
+use meter::Meter;
 use pairs::Pairs;
 use round_trip::RoundTrip;
 use silence::Silence;
@@ -474,14 +474,20 @@ impl Link {
 
     /// The gateway at the far end is to be told what has come in: nothing has been told for
     /// `interval`; or for a small part of `told_delay`, and this is one of the few early ones.
+    /// `has_gap`: something is missing before the newest that has come.
     #[must_use]
-    pub fn is_report_due(&self, now: Instant, interval: Duration, told_delay: Duration) -> bool {
+    pub fn is_report_due(
+        &self,
+        now: Instant,
+        interval: Duration,
+        (told_delay, has_gap): (Duration, bool),
+    ) -> bool {
         if self.meter.has_waited_here(now) {
             return false;
         }
         // Where the rate is said here, it will be at the other end.
         self.meter.is_due(now, interval)
-            || (!self.is_rate_declared() && self.meter.is_due_early(now, told_delay / EARLY_PARTS))
+            || (!self.is_rate_declared() && self.meter.is_due_early(now, told_delay, has_gap))
     }
 
     /// It has been told.

@@ -332,11 +332,13 @@ impl Split<'_> {
         let pure = plan.is_none_or(|p| p.len == 0 && !p.fin);
         let told_delay = self.ack_policy(cx, to).longest();
         // One report of the link is enough for all its flows, and what is held above a gap goes
-        // before it for a while, unless it has just been told several times.
-        let is_first = inbound.buffer.has_early() && !inbound.rx.has_told_enough();
-        let every = if is_first { told_delay * 2 } else { told_delay / 2 };
+        // before it for a while, unless the rate is to be found and it has just been told several
+        // times.
         let over = cx.links.at(dst.via).filter(|_| pure && dst.peer.speaks(Capability::Reports));
-        let due = over.is_some_and(|l| l.is_report_due(cx.now, every, told_delay));
+        let may_wait = over.is_some_and(|l| !l.is_rate_declared()) && inbound.rx.has_told_enough();
+        let every = if inbound.buffer.has_early() && !may_wait { told_delay * 2 } else { told_delay / 2 };
+        let due =
+            over.is_some_and(|l| l.is_report_due(cx.now, every, (told_delay, inbound.buffer.has_early())));
         let said = self.says_explicitly(cx, to, plan);
         // What is held above a gap finds no room beside both.
         let crowded = inbound.buffer.has_early() && said.sum.is_some();

@@ -7,12 +7,17 @@ use farlink_wire::{Duration, Instant, PacketBuf, TcpSegment, WireSize};
 
 use crate::peer::{Arrived, Identity};
 
-/// Reports that follow the first one early, and the bytes that each of them tells of at least: two
-/// packets of the burst that is sent for them.
-const EARLY_REPORTS: u8 = 12;
-const EARLY_BYTES: u64 = 3_000;
+/// Reports that follow the first one early, and the bytes that each of them tells of at least: a
+/// quarter of the burst that is sent for them.
+const EARLY_REPORTS: u8 = 3;
+const EARLY_BYTES: u64 = 12_000;
 /// They come this part (one over it) of the time apart that acknowledgements wait, at least.
-pub(super) const EARLY_PARTS: u32 = 64;
+const EARLY_PARTS: u32 = 16;
+/// The same where packets overtake each other: the farthest of them is soon at the end of the
+/// burst.
+const OVERTAKEN_REPORTS: u8 = 9;
+const OVERTAKEN_BYTES: u64 = 3_000;
+const OVERTAKEN_PARTS: u32 = 64;
 
 /// The count.
 #[derive(Clone, Copy, Debug, Default)]
@@ -132,17 +137,23 @@ impl Meter {
 
     /// The first report after a silence is followed by a few that do not wait for their time: a
     /// rate shows in two of them, and where little comes in, or one is lost, no other may follow.
+    /// `has_gap`: something is missing before the newest that has come.
     #[must_use]
-    pub fn is_due_early(&self, now: Instant, apart: Duration) -> bool {
-        let enough = self.received_bytes.wrapping_sub(self.told_bytes) >= EARLY_BYTES;
-        self.early > 0 && enough && self.told_at.is_some_and(|at| now.since(at) >= apart)
+    pub fn is_due_early(&self, now: Instant, told_delay: Duration, has_gap: bool) -> bool {
+        let (left, bytes, parts) = match has_gap {
+            true => (0, OVERTAKEN_BYTES, OVERTAKEN_PARTS),
+            false => (OVERTAKEN_REPORTS, EARLY_BYTES, EARLY_PARTS),
+        };
+        let apart = told_delay / parts;
+        let enough = self.received_bytes.wrapping_sub(self.told_bytes) >= bytes;
+        self.early > left && enough && self.told_at.is_some_and(|at| now.since(at) >= apart)
     }
 
     /// The other gateway has been told. It is the first time after a silence where nothing was told
     /// for `silence`.
     pub fn told(&mut self, now: Instant, silence: Duration) {
         let first = self.told_at.is_none_or(|at| now.since(at) >= silence);
-        self.early = if first { EARLY_REPORTS } else { self.early.saturating_sub(1) };
+        self.early = if first { EARLY_REPORTS + OVERTAKEN_REPORTS } else { self.early.saturating_sub(1) };
         self.told_at = Some(now);
         self.told_bytes = self.received_bytes;
     }
@@ -157,21 +168,30 @@ mod tests {
         let (at, ms) = (Instant::from_millis, Duration::from_millis);
         let mut meter = Meter { received_bytes: 10_000, ..Meter::new(1.into()) };
         let silence = ms(250);
-        assert!(!meter.is_due_early(at(1_000), ms(20)), "the first is due as ever");
+        assert!(!meter.is_due_early(at(1_000), ms(320), false), "the first is due as ever");
         meter.told(at(1_000), silence);
-        for n in 1..=12 {
-            meter.receive(at(999 + 20 * n), 2_999);
-            assert!(!meter.is_due_early(at(1_000 + 20 * n), ms(20)), "too little");
+        let delay = ms(320);
+        for n in 1..=3 {
+            meter.receive(at(999 + 20 * n), 11_999);
+            assert!(!meter.is_due_early(at(1_000 + 20 * n), delay, false), "too little");
             meter.receive(at(999 + 20 * n), 1);
-            assert!(meter.is_due_early(at(1_000 + 20 * n), ms(20)));
-            assert!(!meter.is_due_early(at(999 + 20 * n), ms(20)), "too soon");
+            assert!(meter.is_due_early(at(1_000 + 20 * n), delay, false));
+            assert!(!meter.is_due_early(at(999 + 20 * n), delay, false), "too soon");
             meter.told(at(1_000 + 20 * n), silence);
         }
-        meter.receive(at(1_300), 50_000);
-        assert!(!meter.is_due_early(at(1_400), ms(20)), "enough of them");
+        meter.receive(at(1_100), 50_000);
+        assert!(!meter.is_due_early(at(1_100), delay, false), "enough of them");
+        assert!(meter.is_due_early(at(1_100), delay, true), "some are overtaken");
+        for n in 1..=9 {
+            assert!(meter.is_due_early(at(1_100 + 5 * n), delay, true));
+            meter.told(at(1_100 + 5 * n), silence);
+            assert!(!meter.is_due_early(at(1_110 + 5 * n), delay, true), "too little");
+            meter.receive(at(1_100 + 5 * n), 3_000);
+        }
+        assert!(!meter.is_due_early(at(1_200), delay, true), "enough of them");
         meter.told(at(2_000), silence);
-        meter.receive(at(2_010), 3_000);
-        assert!(meter.is_due_early(at(2_020), ms(20)), "after a silence");
+        meter.receive(at(2_010), 12_000);
+        assert!(meter.is_due_early(at(2_020), delay, false), "after a silence");
     }
 
     #[test]
