@@ -60,8 +60,8 @@ impl CubicBbr {
     ) -> Self {
         let bbr = Bbr::resume(&Config { kind: Kind::Bbr, ..*config }, now, rate_bps, min_rtt);
         let cubic = delay_varies.then(|| {
-            // A declared rate makes the initial window as large as the link was thought to be, which
-            // is no least window here.
+            // A declared rate makes the initial window as large as the link was thought to be,
+            // which is no least window here.
             let initial_window_segments = config.initial_window_segments.min(HOSTS_WINDOW_SEGMENTS);
             let config = &Config { kind: Kind::Cubic, initial_window_segments, ..*config };
             let mut cubic = LossBased::new(config);

@@ -19,6 +19,7 @@
 //! path carries half as much again, and so on up to the link's rate; after each trial that fails
 //! the next one waits twice as long.
 
+mod paced;
 mod phase;
 mod shown;
 #[cfg(test)]
@@ -431,22 +432,6 @@ impl KnownRate {
             State::Link(_) => self.window(self.link_bps),
             State::Trial(trial) => self.window(trial.rate_bps),
         }
-    }
-
-    pub(crate) fn pacing_rate_bps(&self, srtt: Duration) -> Option<u64> {
-        match &self.state {
-            State::Link(_) => None,
-            State::Trial(trial) => Some(trial.rate_bps),
-            State::Beyond(bbr, _) => bbr.pacing_rate_bps(srtt),
-        }
-    }
-
-    pub(crate) fn unpaced_bytes(&self) -> u64 {
-        if let State::Beyond(bbr, _) = &self.state { bbr.unpaced_bytes() } else { 0 }
-    }
-
-    pub(crate) fn relies_on_pacing(&self) -> bool {
-        !matches!(&self.state, State::Beyond(bbr, _) if !bbr.relies_on_pacing())
     }
 
     /// What may be sent a second time: nothing where something speaks of a bottleneck behind the

@@ -116,8 +116,8 @@ pub struct Report {
     pub sent_at: Option<Instant>,
     /// It may have left earlier, too: the one-way delay is not known.
     pub sent_again: bool,
-    /// Where it stands in what left without a break: which that is, bytes of it up to here, and those
-    /// of them that have not arrived. All zero: nobody knows.
+    /// Where it stands in what left without a break: which that is, bytes of it up to here, and
+    /// those of them that have not arrived. All zero: nobody knows.
     pub place: (u32, u32, u32),
     /// Smallest RTT of the leg that the report came over.
     pub min_rtt: Option<Duration>,

@@ -614,7 +614,7 @@ mod tests {
             let link = links.at_mut(SAT).unwrap();
             link.note_reported(at(1_000));
             link.meter.receive(at(1_010), 12_000);
-            link.is_report_due(at(1_020), ms(250), ms(20))
+            link.is_report_due(at(1_020), ms(250), (ms(20), false))
         };
         assert!(is_early(None) && !is_early(Some(8_000_000)));
     }

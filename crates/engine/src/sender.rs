@@ -188,8 +188,8 @@ impl Sender {
     pub fn snd_una(&self) -> SeqNum {
         self.flight.una()
     }
-    /// When the byte before this left, also where it has been acknowledged; `None`: that was too long
-    /// ago, or not to a gateway.
+    /// When the byte before this left, also where it has been acknowledged; `None`: that was too
+    /// long ago, or not to a gateway.
     #[must_use]
     pub fn departed(&self, end: SeqNum) -> Option<Departed> {
         self.flight.departed(end)

@@ -125,8 +125,8 @@ impl Split<'_> {
         let r = &*self.relays;
         let repeated_syn_ack = s.flags.ack() && from == Side::B && s.seq + 1 == r.b.buffer.base();
         if repeated_syn_ack && r.a.tx.snd_una() == s.ack {
-            // The server has not heard the client's ACK. What we hold for it says so. That goes again
-            // if it has had the time to arrive.
+            // The server has not heard the client's ACK. What we hold for it says so. That goes
+            // again if it has had the time to arrive.
             self.legs.b.hear(cx.now, s);
             let r = &mut *self.relays;
             if r.a.tx.board().is_empty() {

@@ -14,8 +14,8 @@ const PROBE_RTT_INTERVAL: Duration = Duration::from_secs(5);
 const PROBE_RTT_DURATION: Duration = Duration::from_millis(200);
 
 impl Bbr {
-    /// The path is another one of late, with this smallest RTT. Whether it carries more is probed at
-    /// once.
+    /// The path is another one of late, with this smallest RTT. Whether it carries more is probed
+    /// at once.
     pub(crate) fn settle_phase(&mut self, now: Instant, min_rtt: Duration) {
         (self.min_rtt, self.min_rtt_stamp) = (Some(min_rtt), Some(now));
         (self.probe_rtt_min_delay, self.probe_rtt_min_stamp) = (Some(min_rtt), now);

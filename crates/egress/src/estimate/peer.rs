@@ -263,19 +263,8 @@ impl Peer {
         let before = core::mem::replace(&mut self.last, mark);
         self.unbroken = true;
         let (now, then) = (sent?, before.sent?);
-        let grew = |now: u64, then: u64| rate_of(now.saturating_sub(then), took);
         let beside_bytes = now.uncounted_bytes.saturating_sub(then.uncounted_bytes);
-        let counted_bps = rate_of(u64::from(bytes), took);
-        let arrived_bps = counted_bps.saturating_add(grew(now.uncounted_bytes, then.uncounted_bytes));
-        let (rate_bps, counted_bps) = match is_declared {
-            // All that left in between was carried in between, whoever counts it, and whatever was
-            // lost. But what found no room while the link was away was not.
-            true => {
-                let sent_bps = grew(now.total_bytes?, then.total_bytes?);
-                (if self.is_settled { sent_bps } else { sent_bps.min(arrived_bps) }, None)
-            }
-            false => (arrived_bps, Some(counted_bps)),
-        };
+        let (rate_bps, counted_bps) = self.rates((now, then), (bytes, took), is_declared)?;
         let is_new = !self.is_settled && before.sent_at >= self.phase_at;
         let waited = if is_new { self.settle(waited, (took, sending), rate_bps, terms) } else { waited };
         let some = time_of(6_000, rate_bps).max(wait_min);
@@ -302,6 +291,25 @@ impl Peer {
             by: self.id,
             beside,
         })
+    }
+
+    /// The rate between two marks, and that of what the other gateway has counted, bits per second.
+    fn rates(
+        &self,
+        (now, then): (Sent, Sent),
+        (bytes, took): (u32, Duration),
+        is_declared: bool,
+    ) -> Option<(u64, Option<u64>)> {
+        let grew = |now: u64, then: u64| rate_of(now.saturating_sub(then), took);
+        let counted_bps = rate_of(u64::from(bytes), took);
+        let arrived_bps = counted_bps.saturating_add(grew(now.uncounted_bytes, then.uncounted_bytes));
+        if !is_declared {
+            return Some((arrived_bps, Some(counted_bps)));
+        }
+        // All that left in between was carried in between, whoever counts it, and whatever was
+        // lost. But what found no room while the link was away was not.
+        let sent_bps = grew(now.total_bytes?, then.total_bytes?);
+        Some((if self.is_settled { sent_bps } else { sent_bps.min(arrived_bps) }, None))
     }
 
     /// The packets of a burst overtake each other, and show this.

@@ -16,8 +16,8 @@ pub struct Acknowledged {
     /// before.
     pub newest_sent_at: Option<Instant>,
     pub newest_again: bool,
-    /// Where it stands in what left without a break: which that is, bytes of it up to here, and those
-    /// of them that have not arrived.
+    /// Where it stands in what left without a break: which that is, bytes of it up to here, and
+    /// those of them that have not arrived.
     pub place: (u32, u32, u32),
     /// Bytes found to be delivered.
     pub delivered_bytes: u64,

@@ -24,8 +24,8 @@ pub struct LinkReport {
     pub sent_at: Option<Instant>,
     /// It had been sent before.
     pub sent_again: bool,
-    /// Where it stands in what left without a break: which that is, bytes of it up to here, and those
-    /// of them that have not arrived.
+    /// Where it stands in what left without a break: which that is, bytes of it up to here, and
+    /// those of them that have not arrived.
     pub place: (u32, u32, u32),
     /// Smallest RTT over the link of late.
     pub min_rtt: Option<Duration>,

@@ -82,13 +82,8 @@ impl Sender {
             self.flight.leave_recovery();
         }
         if acked.delivered_bytes > 0 && !of_old_way {
-            let rtt = acked.rtt.filter(|_| !of_old_phase);
-            self.note_wait(now, rtt);
-            happened.waited_back = self.waited_back();
-            self.tell_controller(now, &Acked { rtt, ..acked }, &sample, prior_in_flight);
-            self.settle_phase(now, rtt);
-            happened.rtt = rtt;
-            happened.rtt_is_full = acked.rtt_bytes >= self.mss();
+            let acked = Acked { rtt: acked.rtt.filter(|_| !of_old_phase), ..acked };
+            self.learn(now, &acked, (&sample, prior_in_flight), &mut happened);
         }
         // What had all been acknowledged selectively brings nothing new at last (RFC 6298 5.2).
         if acked.delivered_bytes > 0 || self.flight.is_empty() {
@@ -96,6 +91,22 @@ impl Sender {
             self.wait_for_verdict(now, &acked);
         }
         happened
+    }
+
+    /// The controller and the link learn from what has been delivered, of this path and phase.
+    fn learn(
+        &mut self,
+        now: Instant,
+        acked: &Acked,
+        (sample, prior_in_flight): (&RateSample, u64),
+        happened: &mut Happened,
+    ) {
+        self.note_wait(now, acked.rtt);
+        happened.waited_back = self.waited_back();
+        self.tell_controller(now, acked, sample, prior_in_flight);
+        self.settle_phase(now, acked.rtt);
+        happened.rtt = acked.rtt;
+        happened.rtt_is_full = acked.rtt_bytes >= self.mss();
     }
 
     /// Loss or a mark begins a recovery. Returns whether loss did.

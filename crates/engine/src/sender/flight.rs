@@ -18,8 +18,8 @@ use super::departures::{Departed, Departures};
 /// A receiver tells of what came twice within a window of where it stands, bytes.
 const COPIES_REMEMBERED: i32 = 1 << 30;
 
-/// Moments at which something left are nearer to each other than this part of a round trip (one over
-/// it) where they count as one.
+/// Moments at which something left are nearer to each other than this part of a round trip (one
+/// over it) where they count as one.
 const DEPARTURES_APART_PARTS: u32 = 64;
 
 /// What an acknowledgement tells beside what it covers.
