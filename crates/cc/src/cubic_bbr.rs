@@ -41,13 +41,15 @@ pub(crate) struct CubicBbr {
     /// In so many round trips there may still be lost what has left without a pace: a short queue
     /// overflows then at any rate.
     bursts: u32,
+    /// There has been a timeout, and CUBIC's window has not been larger than an initial one since.
+    timed_out: bool,
 }
 
 impl CubicBbr {
     pub(crate) fn new(config: &Config) -> Self {
         let of = |kind| Config { kind, ..*config };
         let cubic = Some(LossBased::new(&of(Kind::Cubic)));
-        Self { cubic, bbr: Bbr::new(&of(Kind::Bbr)), waits: false, bursts: 0 }
+        Self { cubic, bbr: Bbr::new(&of(Kind::Bbr)), waits: false, bursts: 0, timed_out: false }
     }
 
     /// Where something has been carried already, at this rate, bits per second: BBR goes on from
@@ -68,7 +70,7 @@ impl CubicBbr {
             cubic.begin_with(bbr.cwnd() / 2);
             cubic
         });
-        Self { cubic, bbr, waits: false, bursts: 0 }
+        Self { cubic, bbr, waits: false, bursts: 0, timed_out: false }
     }
 
     pub(crate) fn on_sent(&mut self, now: Instant, bytes: u64, in_flight: u64, app_limited: bool) {
@@ -95,6 +97,7 @@ impl CubicBbr {
         }
         if let Some(cubic) = &mut self.cubic {
             cubic.on_ack(ack);
+            self.timed_out &= cubic.cwnd() <= cubic.mss() * INITIAL_WINDOW_SEGMENTS;
         }
         // BBR alone would have no more under way. It waits for that where it probes for the RTT.
         let in_flight_bytes = ack.in_flight_bytes.min(self.bbr.cwnd());
@@ -124,6 +127,7 @@ impl CubicBbr {
             cubic.on_rto(in_flight);
         }
         self.bbr.on_rto(now, pipe);
+        self.timed_out = true;
     }
 
     pub(crate) fn on_recovery_exit(&mut self) {
@@ -165,12 +169,12 @@ impl CubicBbr {
     }
 
     /// So much under way has no pace, for a host on CUBIC has none: its window, as long as that is
-    /// at the beginning of slow start or no larger than an initial one. BBR's pace would keep back
-    /// for seconds what a loss has left of it.
+    /// at the beginning of slow start, or no larger than an initial one after a timeout. BBR's pace
+    /// would keep back for seconds what the timeout has left of it.
     pub(crate) fn unpaced_bytes(&self) -> u64 {
         let begins = |c: &LossBased| c.in_slow_start() && c.cwnd() <= UNPACED_BYTES_MAX;
         let is_small = |c: &LossBased| c.cwnd() <= c.mss() * INITIAL_WINDOW_SEGMENTS;
-        let cubic = self.cubic.as_ref().filter(|c| begins(c) || is_small(c));
+        let cubic = self.cubic.as_ref().filter(|c| begins(c) || (self.timed_out && is_small(c)));
         cubic.map_or(0, LossBased::cwnd)
     }
 

@@ -392,6 +392,7 @@ impl KnownRate {
         self.config.fixed_rate_bps = Some(payload_bps);
         self.train = Train::default();
         self.waiting = None;
+        self.forget_shown();
         if falls && watched {
             // All that were heard have waited: it was for the link.
             self.draining_rounds = DRAINING_ROUNDS;

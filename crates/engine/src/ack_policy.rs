@@ -64,6 +64,8 @@ pub struct Came {
     /// It completes the second full-sized segment since the last acknowledgement, or each one is
     /// acknowledged for now.
     pub is_second: bool,
+    /// As much is not acknowledged as an initial window holds.
+    pub is_window: bool,
     /// The source is to learn the path's RTT from acknowledgements that come this late.
     pub stretched: Option<Duration>,
 }
@@ -78,6 +80,9 @@ pub enum AckPolicy {
     /// To a gateway, which sends by what it knows of the link and not by the clock of
     /// acknowledgements: one for each interval, a new gap at once.
     Gateway(Duration),
+    /// The same where the gateway may begin by the clock of acknowledgements, as a host does: what
+    /// an initial window holds is acknowledged at once.
+    Beginning(Duration),
     /// None for what comes here: the source hears the far host's acknowledgements. Only of a hole
     /// that the far host stands before is it told here, and what the far host has is acknowledged
     /// again. A source that may give up is told to wait.
@@ -128,6 +133,12 @@ impl AckPolicy {
         Self::to_gateway(rtt).unwrap_or(Self::Gateway(HELD_TOLD_AFTER))
     }
 
+    /// The same at the beginning of a stream.
+    #[must_use]
+    pub const fn at_beginning(self) -> Self {
+        if let Self::Gateway(interval) = self { Self::Beginning(interval) } else { self }
+    }
+
     /// Whoever is behind this RTT acknowledges at once, a gateway, too: it is near.
     #[must_use]
     pub fn is_near(rtt: Duration) -> bool {
@@ -140,15 +151,20 @@ impl AckPolicy {
         match (self, came.news) {
             (Self::Silent { is_answered: true }, News::AtGap | News::NewGap | News::Nothing)
             | (Self::Host(_), News::AtGap | News::NewGap | News::Nothing)
-            | (Self::Gateway(_), News::NewGap) => Owed::Now,
+            | (Self::Gateway(_) | Self::Beginning(_), News::NewGap) => Owed::Now,
+            (Self::Beginning(_), News::InOrder) if came.is_window => Owed::Now,
             (Self::Silent { .. }, _) => Owed::Nothing,
             (Self::Host(delay), News::InOrder) => match came.stretched {
                 Some(late) => Owed::By(now + late),
                 None if came.is_second => Owed::Now,
                 None => Owed::By(now + delay),
             },
-            (Self::Gateway(interval), News::AtGap) => Owed::By(now + interval / 4),
-            (Self::Gateway(interval), News::InOrder | News::Nothing) => Owed::By(now + interval),
+            (Self::Gateway(interval) | Self::Beginning(interval), News::AtGap) => {
+                Owed::By(now + interval / 4)
+            }
+            (Self::Gateway(interval) | Self::Beginning(interval), News::InOrder | News::Nothing) => {
+                Owed::By(now + interval)
+            }
         }
     }
 
@@ -163,7 +179,7 @@ impl AckPolicy {
     #[must_use]
     pub const fn longest(self) -> Duration {
         match self {
-            Self::Host(d) | Self::Gateway(d) => d,
+            Self::Host(d) | Self::Gateway(d) | Self::Beginning(d) => d,
             Self::Silent { .. } => Duration::ZERO,
         }
     }
@@ -198,7 +214,7 @@ mod tests {
     fn a_policy_decides_by_what_came() {
         let (now, wait) = (Instant::ZERO, Duration::from_millis(80));
         let owed = |policy: AckPolicy, news, is_second, stretched| {
-            policy.owed(now, &Came { news, is_second, stretched })
+            policy.owed(now, &Came { news, is_second, is_window: is_second, stretched })
         };
         let (host, gateway) = (AckPolicy::Host(wait), AckPolicy::Gateway(wait));
         assert_eq!(owed(host, News::InOrder, false, None), Owed::By(now + wait));
@@ -209,6 +225,10 @@ mod tests {
         assert_eq!(owed(gateway, News::AtGap, true, None), Owed::By(now + wait / 4));
         assert_eq!(owed(gateway, News::NewGap, false, None), Owed::Now);
         assert_eq!(owed(gateway, News::Nothing, true, None), Owed::By(now + wait));
+        let begins = gateway.at_beginning();
+        assert_eq!(owed(begins, News::InOrder, true, None), Owed::Now, "an initial window is full");
+        assert_eq!(owed(begins, News::InOrder, false, None), Owed::By(now + wait));
+        assert_eq!(host.at_beginning(), host);
     }
 
     #[test]

@@ -321,9 +321,6 @@ impl Split<'_> {
         let pure = s.payload_len == 0 && !s.flags.fin() && u64::from(window) == towards.tx.window_bytes();
         let ack = s.ack.min(towards.tx.snd_nxt());
         towards.tx.note_stamps(s.options.timestamps.filter(|_| !downstream.is_marked()));
-        towards
-            .tx
-            .note_way_min_rtt(cx.links.get(self.legs.get(from).out).and_then(|link| link.measured_rtt()));
         let happened = towards.tx.on_ack(now, ack, sack, pure, ece);
         let opened = towards.tx.update_window(s.seq, ack, u64::from(window), marked);
         let of_link = arrived.map(|a| (a, covered(&towards.tx, ack, sack)));
@@ -673,7 +670,7 @@ fn segment_bytes(packet: &PacketBuf, payload_bytes: u32) -> u32 {
 /// What has come in over a link is to be told at once. The rate of the link shows in the time
 /// between two reports: where there was none of late, this is the first, and a few follow it early.
 fn is_report_due(cx: &Cx<'_>, via: IfaceId, policy: AckPolicy, has_gap: bool) -> bool {
-    let AckPolicy::Gateway(interval) = policy else { return false };
+    let (AckPolicy::Gateway(interval) | AckPolicy::Beginning(interval)) = policy else { return false };
     cx.links.at(via).is_some_and(|l| l.is_report_due(cx.now, interval * 2, (interval, has_gap)))
 }
 

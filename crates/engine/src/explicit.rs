@@ -103,7 +103,9 @@ impl Split<'_> {
             _ if is_data => wishes.are_untold(),
             // Above gaps there are more acknowledgements, and what is held there needs their room:
             // the sum is told as often as without.
-            AckPolicy::Gateway(interval) if inbound.buffer.has_early() => wishes.are_due(cx.now, interval),
+            AckPolicy::Gateway(interval) | AckPolicy::Beginning(interval) if inbound.buffer.has_early() => {
+                wishes.are_due(cx.now, interval)
+            }
             _ => true,
         };
         let sum_later = !is_data && !is_told && wishes.are_untold();

@@ -11,6 +11,9 @@ use crate::split::Split;
 /// A packet takes less than this on a line of 9,600 bit/s.
 const FAR_TOLD_AFTER: Duration = Duration::from_secs(2);
 
+/// So much of a stream is its beginning: a few initial windows (RFC 6928).
+const BEGINNING_BYTES: u64 = 65_536;
+
 impl Split<'_> {
     /// How soon this host, or the gateway that speaks on its leg, is sent acknowledgements.
     #[must_use]
@@ -23,7 +26,8 @@ impl Split<'_> {
             None => AckPolicy::to_gateway,
         };
         let policy = rtt.and_then(policy).unwrap_or(AckPolicy::Host(cx.config.timers.delayed_ack));
-        rtt.map_or(policy, |rtt| self.within_window(cx, to, rtt, policy))
+        let policy = rtt.map_or(policy, |rtt| self.within_window(cx, to, rtt, policy));
+        if self.begins_by_acks(cx, to) { policy.at_beginning() } else { policy }
     }
 
     /// What the far host has is told with an acknowledgement that leaves anyway, else after so
@@ -32,6 +36,15 @@ impl Split<'_> {
     pub(crate) fn far_told_after(&self, cx: &Cx<'_>, to: Side) -> Duration {
         let usual = self.ack_policy(cx, to).longest();
         if self.relays.get(to).goes_on() { usual.max(FAR_TOLD_AFTER) } else { usual }
+    }
+
+    /// A gateway that does not know the rate of its link begins as a host does: acknowledgements
+    /// open its window. So does one that has not said that it knows it.
+    fn begins_by_acks(&self, cx: &Cx<'_>, to: Side) -> bool {
+        let relay = self.relays.get(to);
+        let came_bytes = relay.tx.delivered_bytes() + u64::from(relay.buffer.len());
+        let knows = |link: &Link| link.rate_in_bps().is_some();
+        came_bytes <= BEGINNING_BYTES && !cx.links.get(self.legs.get(to).out).is_some_and(knows)
     }
 
     /// A source has no more under way than its window can say. Where the link brings more in a

@@ -59,9 +59,8 @@ impl Stretch {
     }
 }
 
-/// So many acknowledgements tell of what is held above a gap with all their room, until one reports
-/// of the link, too.
-const ACKS_BETWEEN_REPORTS: u8 = 3;
+/// An initial window (RFC 6928).
+const INITIAL_WINDOW_SEGMENTS: u32 = 10;
 
 /// The receiving half of a relay.
 #[derive(Debug)]
@@ -270,6 +269,7 @@ impl Receiver {
         let came = Came {
             news,
             is_second: self.quick > 0 || self.unacked_bytes >= SEGMENTS_PER_ACK * self.segment_bytes,
+            is_window: self.unacked_bytes >= INITIAL_WINDOW_SEGMENTS * self.segment_bytes,
             stretched: self.stretch.map(|stretch| stretch.delay),
         };
         let owed = policy.owed(now, &came);
@@ -398,10 +398,10 @@ impl Receiver {
         (self.arrived, self.acks_since_report) = (None, 0);
     }
 
-    /// What is held above a gap has been told several times since the last report.
+    /// Acknowledgements since the last report of the link.
     #[must_use]
-    pub fn has_told_enough(&self) -> bool {
-        self.acks_since_report >= ACKS_BETWEEN_REPORTS
+    pub fn acks_since_report(&self) -> u8 {
+        self.acks_since_report
     }
 
     /// The largest payload of one packet that the source sent, bytes.

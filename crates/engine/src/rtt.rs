@@ -18,8 +18,6 @@ pub struct RttEstimator {
     srtt: Option<Duration>,
     rttvar: Duration,
     min_rtt: Duration,
-    /// The smallest of all that go the same way, where that is known.
-    way_min_rtt: Duration,
     /// What the handshake took, or what the link was said to take.
     expected: Option<Duration>,
     /// The link was said to be so fast that nothing else makes a round trip longer.
@@ -42,7 +40,6 @@ impl Default for RttEstimator {
             srtt: None,
             rttvar: Duration::ZERO,
             min_rtt: Duration::MAX,
-            way_min_rtt: Duration::MAX,
             expected: None,
             is_certain: false,
             packets_took_us: 0,
@@ -108,17 +105,9 @@ impl RttEstimator {
     /// believed to have been waiting.
     #[must_use]
     pub fn soonest(&self) -> Duration {
-        if self.was_too_soon {
-            return Duration::ZERO;
-        }
         let handshake = self.expected.filter(|_| !self.is_certain).unwrap_or(Duration::MAX);
         let min = self.min_rtt();
-        min.min(handshake.max(min / 4 * 3)).min(self.way_min_rtt)
-    }
-    /// Another connection has seen an answer that came so soon by the same way: what is measured
-    /// here may have stood in a queue that has gone since.
-    pub fn note_way_min(&mut self, rtt: Option<Duration>) {
-        self.way_min_rtt = rtt.unwrap_or(Duration::MAX);
+        min.min(handshake.max(min / 4 * 3))
     }
     /// When the next answer comes at the latest, where small packets have crossed in the round trip
     /// that was expected, and one answer has come; `None`: nobody knows.
@@ -134,8 +123,7 @@ impl RttEstimator {
     /// The smallest round trip of a packet that takes no time; `None` before the first sample.
     #[must_use]
     pub fn min_without_packet(&self) -> Option<Duration> {
-        let min = self.min_rtt.saturating_sub(self.packets_took());
-        self.srtt.map(|_| min.min(self.way_min_rtt))
+        self.srtt.map(|_| self.min_rtt.saturating_sub(self.packets_took()))
     }
     /// An answer has come too soon for a repetition.
     pub fn note_too_soon(&mut self) {

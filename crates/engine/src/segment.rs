@@ -27,6 +27,12 @@ use crate::split::Split;
 use crate::window::{self, Offer};
 use crate::world::Made;
 
+/// Acknowledgements tell of what is held above a gap with all their room, until so many have. Then
+/// one reports of the link, too.
+const ACKS_BEFORE: u8 = 6;
+/// The same where the rate of the link is to be found.
+const ACKS_BEFORE_SOUGHT: u8 = 3;
+
 /// A destination that acknowledged something so lately, and so soon after the time before, will
 /// again before the source's retransmission timer (Linux TCP_RTO_MIN) misses it.
 const MOVING: Duration = Duration::from_millis(120);
@@ -332,10 +338,10 @@ impl Split<'_> {
         let pure = plan.is_none_or(|p| p.len == 0 && !p.fin);
         let told_delay = self.ack_policy(cx, to).longest();
         // One report of the link is enough for all its flows, and what is held above a gap goes
-        // before it for a while, unless the rate is to be found and it has just been told several
-        // times.
+        // before it for a while, unless it has just been told several times.
         let over = cx.links.at(dst.via).filter(|_| pure && dst.peer.speaks(Capability::Reports));
-        let may_wait = over.is_some_and(|l| !l.is_rate_declared()) && inbound.rx.has_told_enough();
+        let acks = if over.is_some_and(|l| l.is_rate_declared()) { ACKS_BEFORE } else { ACKS_BEFORE_SOUGHT };
+        let may_wait = inbound.rx.acks_since_report() >= acks;
         let every = if inbound.buffer.has_early() && !may_wait { told_delay * 2 } else { told_delay / 2 };
         let due =
             over.is_some_and(|l| l.is_report_due(cx.now, every, (told_delay, inbound.buffer.has_early())));

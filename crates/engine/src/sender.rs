@@ -289,10 +289,6 @@ impl Sender {
     pub fn expect_rtt(&mut self, rtt: Option<Duration>, is_certain: bool) {
         self.flight.expect_rtt(rtt, is_certain);
     }
-    /// The smallest RTT of all connections over its link.
-    pub fn note_way_min_rtt(&mut self, rtt: Option<Duration>) {
-        self.flight.note_way_min_rtt(rtt);
-    }
     /// The handshake over the leg repeated a SYN.
     pub fn note_repeated_syns(&mut self) {
         self.flight.note_repeated_syns();

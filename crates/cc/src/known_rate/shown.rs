@@ -20,6 +20,11 @@ impl KnownRate {
         self.is_drawn_apart |= shown.grown > shown.took / APART_PARTS;
     }
 
+    /// The link carries another rate from now on.
+    pub(super) fn forget_shown(&mut self) {
+        (self.shown_bps, self.is_drawn_apart) = (0, false);
+    }
+
     /// Nothing speaks against this rate.
     pub(super) fn has_shown(&self, rate_bps: u64) -> bool {
         !self.is_drawn_apart || self.shown_bps >= rate_bps / SHOWS_PARTS

@@ -223,16 +223,13 @@ impl Sender {
     fn decide_timeout(&mut self, now: Instant, acked: &Acked, advanced: bool) {
         let too_soon = self.flight.answered_too_soon(acked, self.packet_took(self.mss()));
         let original = (acked.original || too_soon.is_some()) && advanced && self.flight.has_sack();
-        // It is believed once: the way may have become shorter.
-        let may_wait = advanced && !self.rtt().was_too_soon() && self.silence.expected.is_unsaid;
+        let may_wait = advanced && self.silence.expected.is_unsaid;
         let doubtful_bytes = may_wait.then(|| self.mss() * NEW_IN_DOUBT);
         if acked.delivered_bytes > 0 && self.governor.decide_timeout(now, original, doubtful_bytes) {
             self.flight.unmark_lost();
             if let Some(rtt) = too_soon {
                 self.flight.note_too_soon(rtt);
             }
-        } else if too_soon.is_some() {
-            self.flight.believe_next();
         }
     }
 

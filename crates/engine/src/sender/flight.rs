@@ -263,10 +263,6 @@ impl Flight {
     pub fn expect_rtt(&mut self, rtt: Option<Duration>, is_certain: bool) {
         self.rtt.expect(rtt, is_certain);
     }
-    /// The smallest RTT of all that go this way.
-    pub fn note_way_min_rtt(&mut self, rtt: Option<Duration>) {
-        self.rtt.note_way_min(rtt);
-    }
     /// The handshake repeated a SYN.
     pub fn note_repeated_syns(&mut self) {
         self.rtt.note_repeated_syns();
@@ -450,10 +446,6 @@ impl Flight {
         if !self.is_after_outage() && rtt <= self.rto_bounds().max {
             self.rtt.sample(rtt, Duration::ZERO);
         }
-        self.rtt.note_too_soon();
-    }
-    /// An answer has come too soon for a repetition: the next one is believed.
-    pub fn believe_next(&mut self) {
         self.rtt.note_too_soon();
     }
     /// What it tells of the rate.

@@ -320,7 +320,8 @@ impl Sender {
 
     /// Full segments that leave whatever the pace, bytes.
     fn unpaced_room(&self) -> u32 {
-        let (room, mss) = (self.governor.unpaced_room(self.pipe()), u64::from(self.mss().max(1)));
+        let room = self.governor.unpaced_room(self.pipe());
+        let mss = u64::from(self.mss().max(1));
         u32::try_from(room - room % mss).unwrap_or(u32::MAX)
     }
 
