@@ -39,11 +39,11 @@ impl Split<'_> {
     }
 
     /// A gateway that does not know the rate of its link begins as a host does: acknowledgements
-    /// open its window. So does one that has not said that it knows it.
+    /// open its window. Where a rate is declared here, one is there, too, as a rule.
     fn begins_by_acks(&self, cx: &Cx<'_>, to: Side) -> bool {
         let relay = self.relays.get(to);
         let came_bytes = relay.tx.delivered_bytes() + u64::from(relay.buffer.len());
-        let knows = |link: &Link| link.rate_in_bps().is_some();
+        let knows = |link: &Link| link.rate_in_bps().is_some() || link.is_rate_declared();
         came_bytes <= BEGINNING_BYTES && !cx.links.get(self.legs.get(to).out).is_some_and(knows)
     }
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use farlink_gateway::config::Notice;
 use farlink_wire::{
     Flags, IcmpKind, Instant, Offload, PacketBuf, Parsed, Pool, Reassembler, ReassemblyLimits, SeqNum,
-    TcpSegment, ip, parse, segment, verify_checksums,
+    ShimProtocols, TcpSegment, ip, parse, parse_with, segment, verify_checksums,
 };
 
 use super::spans::Spans;
@@ -233,7 +233,7 @@ impl Truth {
                 return;
             }
             _ => {
-                assert!(as_given, "neither TCP nor what came in: {:02x?}", p.bytes);
+                assert!(as_given || is_in_shim(p), "neither TCP nor what came in: {:02x?}", p.bytes);
                 return;
             }
         };
@@ -360,4 +360,10 @@ fn is_forwarded(bytes: &[u8], s: &TcpSegment) -> bool {
 /// What makes two SYNs the same: the options and AE may be edited.
 fn syn_key(s: &TcpSegment) -> (u32, u16) {
     (s.seq.0, s.flags.0 & (Flags::SYN | Flags::ACK | Flags::FIN | Flags::RST).0)
+}
+
+/// TCP behind XCP's own header, with right checksums.
+fn is_in_shim(p: &Out) -> bool {
+    let parsed = parse_with(&p.bytes, ShimProtocols::USUAL);
+    matches!(parsed, Parsed::Tcp(s) if s.shim.is_some() && verify_checksums(&p.bytes, &s, &p.offload))
 }
