@@ -23,12 +23,10 @@ const QUEUE_PARTS: u32 = 8;
 const QUEUE_MAX: Duration = Duration::from_millis(15);
 /// Round trips after a burst in which its losses are found.
 const BURST_ROUNDS: u32 = 2;
-/// What hosts begin with (RFC 6928).
-const HOSTS_WINDOW_SEGMENTS: u32 = 10;
 /// A window of this size, at least, is paced in slow start, too.
 const UNPACED_BYTES_MAX: u64 = 256 * 1024;
 /// An initial window (RFC 6928): hosts send so much at once.
-const INITIAL_WINDOW_SEGMENTS: u64 = 10;
+const INITIAL_WINDOW_SEGMENTS: u32 = 10;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -64,7 +62,7 @@ impl CubicBbr {
         let cubic = delay_varies.then(|| {
             // A declared rate makes the initial window as large as the link was thought to be,
             // which is no least window here.
-            let initial_window_segments = config.initial_window_segments.min(HOSTS_WINDOW_SEGMENTS);
+            let initial_window_segments = config.initial_window_segments.min(INITIAL_WINDOW_SEGMENTS);
             let config = &Config { kind: Kind::Cubic, initial_window_segments, ..*config };
             let mut cubic = LossBased::new(config);
             cubic.begin_with(bbr.cwnd() / 2);
@@ -97,7 +95,7 @@ impl CubicBbr {
         }
         if let Some(cubic) = &mut self.cubic {
             cubic.on_ack(ack);
-            self.timed_out &= cubic.cwnd() <= cubic.mss() * INITIAL_WINDOW_SEGMENTS;
+            self.timed_out &= is_initial(cubic);
         }
         // BBR alone would have no more under way. It waits for that where it probes for the RTT.
         let in_flight_bytes = ack.in_flight_bytes.min(self.bbr.cwnd());
@@ -172,15 +170,12 @@ impl CubicBbr {
     /// at the beginning of slow start, or no larger than an initial one after a timeout. BBR's pace
     /// would keep back for seconds what the timeout has left of it.
     pub(crate) fn unpaced_bytes(&self) -> u64 {
-        let begins = |c: &LossBased| c.in_slow_start() && c.cwnd() <= UNPACED_BYTES_MAX;
-        let is_small = |c: &LossBased| c.cwnd() <= c.mss() * INITIAL_WINDOW_SEGMENTS;
-        let cubic = self.cubic.as_ref().filter(|c| begins(c) || (self.timed_out && is_small(c)));
+        let cubic = self.cubic.as_ref().filter(|c| begins(c) || (self.timed_out && is_initial(c)));
         cubic.map_or(0, LossBased::cwnd)
     }
 
     /// CUBIC is at the beginning of slow start, and its window the larger one.
     fn is_unpaced(&self) -> bool {
-        let begins = |c: &LossBased| c.in_slow_start() && c.cwnd() <= UNPACED_BYTES_MAX;
         self.cubic.as_ref().is_some_and(|c| begins(c) && c.cwnd() >= self.bbr_cwnd())
     }
 
@@ -219,4 +214,14 @@ impl CubicBbr {
     pub(crate) fn min_rtt(&self) -> Option<Duration> {
         self.bbr.min_rtt()
     }
+}
+
+/// At the beginning of slow start.
+fn begins(cubic: &LossBased) -> bool {
+    cubic.in_slow_start() && cubic.cwnd() <= UNPACED_BYTES_MAX
+}
+
+/// The window is no larger than an initial one.
+fn is_initial(cubic: &LossBased) -> bool {
+    cubic.cwnd() <= cubic.mss() * u64::from(INITIAL_WINDOW_SEGMENTS)
 }

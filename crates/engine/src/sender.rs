@@ -271,7 +271,7 @@ impl Sender {
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.board().memory_bytes()
-            + self.flight.departures_bytes()
+            + self.flight.memory_bytes()
             + size_of::<Controller>()
             + self.stamps_bytes()
     }

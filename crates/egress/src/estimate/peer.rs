@@ -393,7 +393,8 @@ impl Peer {
     }
 }
 
-fn rate_of(bytes: u64, time: Duration) -> u64 {
+/// So many bytes in this time, bits per second.
+pub(super) fn rate_of(bytes: u64, time: Duration) -> u64 {
     u64::try_from(u128::from(bytes) * 8 * NS_PER_S / time.as_nanos().max(1)).unwrap_or(u64::MAX)
 }
 

@@ -7,7 +7,8 @@
 
 use farlink_wire::time::{Duration, Instant};
 
-use super::{NS_PER_S, Report, SAMPLE_BYTES_MIN};
+use super::peer::rate_of;
+use super::{Report, SAMPLE_BYTES_MIN};
 
 /// Reports of a burst that are kept.
 const POINTS_MAX: usize = 16;
@@ -92,15 +93,14 @@ impl Train {
             return None;
         }
         let shown = |(bytes, took): (u32, Duration)| {
-            let rate_bps = u128::from(bytes) * 8 * NS_PER_S / took.as_nanos().max(1);
-            let rate_bps = u64::try_from(rate_bps).unwrap_or(u64::MAX);
+            let rate_bps = rate_of(u64::from(bytes), took);
             Shown { rate_bps, most_bps: rate_bps, bytes, took }
         };
         let enough = || carried().filter(|(_, (bytes, _))| *bytes >= SAMPLE_BYTES_MIN);
         // The first packets are held by chance, too: the rate is that of several.
         let several = enough().filter(|(p, _)| arrived(p) >= SEVERAL_BYTES);
         // At most all of it has been carried since the first packet came.
-        let most_bps = carried().map(|(p, (_, took))| shown((p.place, took)).rate_bps).max()?;
+        let most_bps = carried().map(|(p, (_, took))| rate_of(u64::from(p.place), took)).max()?;
         let whole = several.map(|(_, since)| shown(since)).max_by_key(|shown| shown.rate_bps)?;
         Some(Shown { most_bps, ..whole })
     }

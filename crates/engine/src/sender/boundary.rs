@@ -44,18 +44,15 @@ impl Steps {
         let held = rtt.saturating_sub(before);
         let least = HELD_MIN.max(shortest).max(self.usual * USUAL_TIMES);
         let is_held = now - rtt >= sent_at && held >= least && held <= HELD_MAX.max(shortest * 2);
-        let is_new = self.boundary_at.is_none_or(|at| now.since(at) >= APART_MIN);
-        let meets = is_held && is_new && self.seen >= USUAL;
-        if meets {
-            self.boundary_at = Some(now);
-        } else {
+        let meets = is_held && self.seen >= USUAL && self.note_boundary(now);
+        if !meets {
             self.seen = (self.seen + 1).min(USUAL);
             self.usual = self.usual / self.seen * (self.seen - 1) + held / self.seen;
         }
         meets
     }
 
-    /// A boundary has been noticed elsewhere. Whether that is news.
+    /// A boundary has been noticed, here or elsewhere. Whether that is news.
     fn note_boundary(&mut self, now: Instant) -> bool {
         let is_new = self.boundary_at.is_none_or(|at| now.since(at) >= APART_MIN);
         if is_new {

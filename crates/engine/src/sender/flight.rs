@@ -352,8 +352,8 @@ impl Flight {
     pub fn departed(&self, end: SeqNum) -> Option<Departed> {
         self.departures.as_ref()?.of(end)
     }
-    /// Memory of that, and of boundaries, bytes.
-    pub fn departures_bytes(&self) -> usize {
+    /// Memory of departures and of boundaries, bytes.
+    pub fn memory_bytes(&self) -> usize {
         let steps = self.steps.as_ref().map_or(0, |_| size_of::<Steps>());
         steps + self.departures.as_ref().map_or(0, |d| size_of::<Departures>() + d.memory_bytes())
     }

@@ -5,6 +5,7 @@ use farlink_wire::{Duration, Instant, SeqNum};
 
 use super::Sender;
 use crate::ack_policy::AckPolicy;
+use crate::rtt::micros;
 
 /// A receiver that acknowledges at once may be later than usual by this at least.
 const ANSWER_LATE_MIN: Duration = Duration::from_millis(1);
@@ -36,7 +37,7 @@ impl Lateness {
             self.worst_before_us = core::mem::take(&mut self.worst_us);
             self.since = now;
         }
-        self.worst_us = self.worst_us.max(u32::try_from(late.as_micros()).unwrap_or(u32::MAX));
+        self.worst_us = self.worst_us.max(micros(late));
         self.answers = self.answers.saturating_add(1);
     }
 

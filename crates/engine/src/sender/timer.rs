@@ -9,6 +9,7 @@ use super::{Happened, Purpose, Sender};
 use crate::due::{Deadline, Due};
 use crate::link::{Link, covered};
 use crate::peer::Identity;
+use crate::rtt::micros;
 use crate::scoreboard::Sent;
 
 /// A receiver may delay the acknowledgement of a single segment this long (RFC 8985 7.2, Linux
@@ -314,5 +315,5 @@ fn acks_late_us(link: Option<&Link>, gateway: Option<Identity>) -> u32 {
     let in_queue =
         |link: &Link| if gateway.is_none() { link.acks_wait(HOST_ACK_BYTES) } else { Duration::MAX };
     let late = link.map_or(Duration::ZERO, |link| link.acks_late_by().min(in_queue(link)));
-    u32::try_from(late.as_micros()).unwrap_or(u32::MAX)
+    micros(late)
 }
