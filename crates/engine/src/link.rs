@@ -486,7 +486,7 @@ impl Link {
             return false;
         }
         // Where the rate is said here, it will be at the other end.
-        self.meter.is_due(now, interval)
+        self.meter.is_due(now, interval, !self.is_rate_declared())
             || (!self.is_rate_declared() && self.meter.is_due_early(now, told_delay, has_gap))
     }
 

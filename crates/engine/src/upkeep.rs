@@ -154,7 +154,8 @@ impl Split<'_> {
     pub fn watch_holes(&mut self, now: Instant) {
         for (relay, _) in self.relays.each_mut() {
             relay.watch_far(now);
-            let untold = relay.far_waits.is_some() && relay.tx.board().is_empty();
+            // What is held and has not been sent asks for it, too.
+            let untold = relay.far_waits.is_some() && relay.tx.board().is_empty() && !relay.is_busy();
             let hole = relay.waits_behind_hole() || untold;
             relay.tx.watch_hole(now, hole);
         }

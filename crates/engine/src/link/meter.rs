@@ -18,6 +18,10 @@ const EARLY_PARTS: u32 = 16;
 const OVERTAKEN_REPORTS: u8 = 9;
 const OVERTAKEN_BYTES: u64 = 3_000;
 const OVERTAKEN_PARTS: u32 = 64;
+/// A report is worth its 9 bytes once so many more have come in, a few full packets, or after so
+/// many times the interval: a slow link carries other things.
+const WORTH_BYTES: u64 = 4_000;
+const WORTHLESS_INTERVALS: u32 = 32;
 
 /// The count.
 #[derive(Clone, Copy, Debug, Default)]
@@ -129,9 +133,12 @@ impl Meter {
         now < self.late_until
     }
 
-    /// Nothing has been told for so long.
+    /// Nothing has been told for so long. `is_sought`: the rate of the link is looked for, so each
+    /// report counts.
     #[must_use]
-    pub fn is_due(&self, now: Instant, interval: Duration) -> bool {
+    pub fn is_due(&self, now: Instant, interval: Duration, is_sought: bool) -> bool {
+        let is_worth = is_sought || self.received_bytes.wrapping_sub(self.told_bytes) >= WORTH_BYTES;
+        let interval = if is_worth { interval } else { interval * WORTHLESS_INTERVALS };
         self.told_at.is_none_or(|at| now.since(at) >= interval)
     }
 
@@ -192,6 +199,22 @@ mod tests {
         meter.told(at(2_000), silence);
         meter.receive(at(2_010), 12_000);
         assert!(meter.is_due_early(at(2_020), delay, false), "after a silence");
+    }
+
+    #[test]
+    fn a_report_is_worth_a_few_packets() {
+        let (at, ms) = (Instant::from_millis, Duration::from_millis);
+        let mut meter = Meter::new(1.into());
+        assert!(meter.is_due(at(1_000), ms(100), false), "the first");
+        meter.receive(at(1_000), 1_500);
+        meter.told(at(1_000), ms(250));
+        meter.receive(at(2_000), 1_500);
+        meter.receive(at(3_000), 1_500);
+        assert!(!meter.is_due(at(3_000), ms(100), false), "little has come in");
+        assert!(meter.is_due(at(3_000), ms(100), true), "each counts while the rate is sought");
+        assert!(meter.is_due(at(4_200), ms(100), false), "after a while, however little it is");
+        meter.receive(at(4_000), 1_500);
+        assert!(meter.is_due(at(4_000), ms(100), false));
     }
 
     #[test]
