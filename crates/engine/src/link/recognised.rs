@@ -66,6 +66,17 @@ pub struct Came {
     pub lost: bool,
 }
 
+impl Came {
+    /// How long it has waited in the line. What it acknowledges has taken its time into the link
+    /// before: a segment of many packets much more than those of which the smallest round trip is.
+    fn line(&self) -> Option<Duration> {
+        let of_data = u128::from(self.delivered_bytes) * 8_000_000_000 / u128::from(self.rate_bps.max(1));
+        let of_data = Duration::from_nanos(u64::try_from(of_data).unwrap_or(u64::MAX));
+        let of_data = if self.rate_bps == 0 { Duration::ZERO } else { of_data };
+        self.rtts.map(|(rtt, least)| rtt.saturating_sub(least).saturating_sub(of_data))
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
     /// Nothing is known.
@@ -216,7 +227,7 @@ impl Recogniser {
         };
         watch.bytes += came.bytes;
         watch.delivered_bytes += came.delivered_bytes;
-        let line = came.rtts.map(|(rtt, least)| rtt.saturating_sub(least));
+        let line = came.line();
         watch.line = watch.line.into_iter().chain(line).min();
         let time = came.at.since(since);
         if time < WATCH {
@@ -463,6 +474,20 @@ mod tests {
             });
         }
         assert_eq!(recogniser.found(), None);
+    }
+
+    #[test]
+    fn the_time_that_large_segments_take_is_no_line() {
+        let mut recogniser = recognise(Path { back_bps: 32_000, ..STILL }, 20);
+        // 26.6 ms of data, and the acknowledgement's own 13.
+        let rtts = Some((Duration::from_micros(41_200), Duration::from_millis(14)));
+        for n in 0..1_000 {
+            let at = Instant::from_millis(30_000 + n * 27);
+            let (bytes, delivered_bytes) = (52, 26_608);
+            let came = Came { at, bytes, delivered_bytes, rtts, rate_bps: 8_000_000, lost: false };
+            recogniser.note(came);
+        }
+        assert!(recogniser.found().is_some(), "{:?}", recogniser.state);
     }
 
     #[test]
