@@ -155,12 +155,13 @@ impl Comparison<'_> {
         Some(self.or_otherwise(verdict, (ours - self.allowance()) / theirs, most, runs))
     }
 
-    /// What is missed may hold by another bound, or be an exception. Neither is for bytes.
+    /// What is missed may hold by another bound, which is none for bytes, or be an exception.
     fn or_otherwise(&self, verdict: Verdict, ratio: f64, usual: f64, runs: &[&CellReport]) -> Verdict {
-        if verdict.holds || self.is_of_bytes() || verdict.value.is_none() {
+        if verdict.holds || verdict.value.is_none() {
             return verdict;
         }
-        for (name, bound) in &self.expect.or_at_most {
+        let others = self.expect.or_at_most.iter().filter(|_| !self.is_of_bytes());
+        for (name, bound) in others {
             let of = Sample::of(runs, name).ok().map(|sample| sample.mean());
             if let Some(value) = of.filter(|value| value <= bound) {
                 let note = format!("{}; but {name} {value:.4} <= {bound:.4}", verdict.note);
@@ -168,12 +169,16 @@ impl Comparison<'_> {
             }
         }
         match self.except {
-            Some(except) if ratio <= except.at_most * usual => {
+            Some(except) if self.bound_of(except).is_some_and(|most| ratio <= most * usual) => {
                 let note = format!("{}; an exception: {}", verdict.note, except.why);
                 Verdict { holds: true, excepted: true, note, ..verdict }
             }
             _ => verdict,
         }
+    }
+
+    fn bound_of(&self, except: &Except) -> Option<f64> {
+        if self.is_of_bytes() { except.bytes_at_most } else { except.at_most }
     }
 
     fn is_of_bytes(&self) -> bool {

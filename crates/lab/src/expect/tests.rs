@@ -220,6 +220,34 @@ fn what_is_slower_may_hold_otherwise_or_be_an_exception() {
 }
 
 #[test]
+fn bytes_have_exceptions_of_their_own() {
+    let holds = |bound: &str| {
+        let sizes = (1..=40).map(|n| (1000 * n).to_string()).collect::<Vec<_>>().join(", ");
+        let except = format!(
+            "[[except]]\nof = {{ variant = 'farlink', size_bytes = 1000 }}\n{bound}\nwhy = 'computed'"
+        );
+        let text = format!("{TEXT}\n{MEANS}\nmeasures = ['spent_bytes']\n{except}");
+        let scenario = Scenario::parse(&text.replace("[1000, 2000]", &format!("[{sizes}]"))).unwrap();
+        let cells = scenario.cells().unwrap();
+        let runs: &[(u64, &str, &[f64])] =
+            &[(1000, "farlink", &[1.0]), (1000, "bbr", &[1.0]), (1000, "reno", &[1.0])];
+        let mut report = report(&scenario, runs);
+        for cell in &mut report.cells {
+            let bytes = if cell.variant == "farlink" { 1_300.0 } else { 1_000.0 };
+            cell.metrics.insert("spent_bytes".into(), bytes);
+        }
+        let judgement = Judge::new(&scenario, &cells, Driver::Sim).map_err(|e| format!("{e:#}"))?;
+        let judgement = judgement.judge(&report);
+        Ok::<_, String>((judgement.verdicts[0].holds, judgement.verdicts[0].excepted))
+    };
+    assert_eq!(holds("bytes_at_most = 1.31"), Ok((true, true)));
+    assert_eq!(holds("bytes_at_most = 1.29"), Ok((false, false)));
+    assert_eq!(holds("at_most = 1.4"), Ok((false, false)), "that is of times");
+    assert!(holds("").unwrap_err().contains("neither at_most nor bytes_at_most"));
+    assert!(holds("bytes_at_most = 0.9").unwrap_err().contains("bytes_at_most = 0.9"));
+}
+
+#[test]
 fn what_was_not_run_is_not_judged_and_said() {
     let text = "[[expect]]\nof = { variant = 'farlink', size_bytes = 2000 }\nat_most = { seconds = 1 }
         [[expect]]\ndriver = 'lab'\nat_most = { seconds = 1 }";

@@ -155,8 +155,12 @@ pub struct Except {
     pub of: Only,
     /// Why they may, with the bound that was computed.
     pub why: String,
-    /// The largest ratio of means, beside what the expectation adds.
-    pub at_most: f64,
+    /// The largest ratio of mean times, beside what the expectation adds; `None`: as the others.
+    #[serde(default)]
+    pub at_most: Option<f64>,
+    /// The same of what is compared in bytes.
+    #[serde(default)]
+    pub bytes_at_most: Option<f64>,
 }
 
 impl Except {
@@ -165,8 +169,14 @@ impl Except {
         if self.why.trim().is_empty() {
             bail!("it does not say why");
         }
-        if !self.at_most.is_finite() || self.at_most <= 1.0 {
-            bail!("at_most = {}: a number above 1 expected", self.at_most);
+        let bounds = [("at_most", self.at_most), ("bytes_at_most", self.bytes_at_most)];
+        if bounds.iter().all(|(_, bound)| bound.is_none()) {
+            bail!("neither at_most nor bytes_at_most");
+        }
+        for (name, bound) in bounds {
+            if let Some(bound) = bound.filter(|bound| !bound.is_finite() || *bound <= 1.0) {
+                bail!("{name} = {bound}: a number above 1 expected");
+            }
         }
         self.of.check(cells)
     }
