@@ -62,12 +62,15 @@ impl Split<'_> {
     }
 
     /// The round trip of the leg towards a host, declared or measured. The shortest one counts:
-    /// where little is sent, the only sample may have waited for a link.
+    /// where little is sent, the only sample may have waited for a link. A gateway is at the other
+    /// end of the link, so what is known of that stands for what nobody has measured yet.
     fn leg_rtt(&self, cx: &Cx<'_>, to: Side) -> Option<Duration> {
         let leg = self.legs.get(to);
-        let declared = cx.links.get(leg.out).and_then(Link::declared_rtt);
+        let link = cx.links.get(leg.out);
+        let declared = link.and_then(Link::declared_rtt);
         let shortest = self.relays.get(to.other()).tx.shortest_rtt();
-        declared.or_else(|| leg.handshake_rtt().into_iter().chain(shortest).min())
+        let measured = leg.handshake_rtt().into_iter().chain(shortest).min();
+        declared.or(measured).or_else(|| link.and_then(Link::rtt_in_force))
     }
 
     /// The same for this segment of its own.
