@@ -390,7 +390,7 @@ fn compared(
     let other = expect.not_slower_than.as_ref().map(ToString::to_string).unwrap_or_default();
     let bound = theirs * (1.0 + expect.tolerance) + later;
     verdict.note = format!("not slower than {other}, which took {theirs:.3}");
-    Verdict { value: finite(ours), bound: finite(bound), holds: ours <= bound, ..verdict }
+    Verdict { value: finite(ours), bound: finite(bound), holds: ours.is_finite() && ours <= bound, ..verdict }
 }
 
 /// What an expectation allows beside a share of the other's time and the usual allowance.

@@ -86,6 +86,7 @@ fn slower_than_another_is_more_than_two_percent_and_five_milliseconds() {
     assert!(one(&judge(&[1.024, 9.0, 0.5], &[1.0, 1.0, 7.0])), "medians count");
     assert!(one(&judge(&[2.0], &[f64::INFINITY])), "the other broke off");
     assert!(!one(&judge(&[f64::INFINITY], &[1.0])), "this one broke off");
+    assert!(!one(&judge(&[f64::INFINITY], &[f64::INFINITY])), "both did, which says nothing");
     // The other variant did not run: nothing is judged, and that is said.
     let judgement = judged(text, &[(1000, "farlink", &[1.0])]);
     assert!(judgement.verdicts.is_empty() && judgement.not_judged[0].reason.contains("compared"));
