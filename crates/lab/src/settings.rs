@@ -11,6 +11,7 @@ use anyhow::{Result, anyhow};
 use farlink_gateway::config::Notice;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use direction::at_most;
 pub use direction::{Contacts, DelayChanges, Duplex, Parts, RateChanges, Way, WinkAt};
 pub use moving::{ByDemand, Recording, TurnsOf};
 pub use table::{SETTINGS, Setting, help};
@@ -267,6 +268,8 @@ pub struct Settings {
     pub rate_in_known: bool,
     /// What single gateways are told in place of the link's rate, by the name of their node.
     pub told_rates: BTreeMap<String, Told>,
+    /// The link itself is never faster than that: what hosts alone get of a link as it was declared.
+    pub link_as_told: bool,
     /// Whether the gateways are told the link's round trip.
     pub rtt_known: bool,
     /// In the simulator gateways and routers stand still for so long at a time, for that part of
@@ -392,6 +395,7 @@ impl Default for Settings {
             rate_known: true,
             rate_in_known: true,
             told_rates: BTreeMap::new(),
+            link_as_told: false,
             rtt_known: true,
             stall_ms: 0.0,
             stall_share: 0.0,

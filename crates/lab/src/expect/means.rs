@@ -63,17 +63,17 @@ impl Sample {
 pub(super) fn compared(
     expect: &Expect,
     excepts: &[Except],
-    cell: &Cell,
-    runs: &[&CellReport],
-    others: &[Other<'_>],
+    (cell, runs): (&Cell, &[&CellReport]),
+    (others, twins): (&[Other<'_>], &[Other<'_>]),
 ) -> Vec<Verdict> {
     let Some(first) = expect.measures.first() else { return Vec::new() };
-    let mean = |other: &Other<'_>| Sample::of(&other.runs, first).map_or(f64::INFINITY, |s| s.mean());
-    let Some(better) = others.iter().min_by(|a, b| mean(a).total_cmp(&mean(b))) else { return Vec::new() };
+    let Some(better) = better_of(others, first) else { return Vec::new() };
+    let twin = better_of(twins, first);
     let except = excepts.iter().find(|except| except.of.matches(&cell.params, &cell.variant));
     let mut verdicts = Vec::new();
     for measure in &expect.measures {
-        let comparison = Comparison { expect, except, cell, measure };
+        let twin = twin.and_then(|twin| Sample::of(&twin.runs, measure).ok());
+        let comparison = Comparison { expect, except, cell, measure, twin };
         match (Sample::of(runs, measure), Sample::of(&better.runs, measure)) {
             (Ok(ours), Ok(theirs)) => {
                 let is_alone = measure == first;
@@ -87,6 +87,11 @@ pub(super) fn compared(
         }
     }
     verdicts
+}
+
+fn better_of<'a, 'b>(others: &'a [Other<'b>], measure: &str) -> Option<&'a Other<'b>> {
+    let mean = |other: &Other<'_>| Sample::of(&other.runs, measure).map_or(f64::INFINITY, |s| s.mean());
+    others.iter().min_by(|a, b| mean(a).total_cmp(&mean(b)))
 }
 
 impl Other<'_> {
@@ -104,6 +109,8 @@ struct Comparison<'a> {
     except: Option<&'a Except>,
     cell: &'a Cell,
     measure: &'a str,
+    /// Of hosts alone on the link as it was declared.
+    twin: Option<Sample>,
 }
 
 impl Comparison<'_> {
@@ -168,6 +175,12 @@ impl Comparison<'_> {
                 return Verdict { holds: true, note, ..verdict };
             }
         }
+        if let Some(bound) = self.bound_of_twin(usual > 1.0)
+            && verdict.value.is_some_and(|value| value <= bound)
+        {
+            let note = format!("{}; but {} on the link as it was declared", verdict.note, text::shown(bound));
+            return Verdict { holds: true, note, ..verdict };
+        }
         match self.except {
             Some(except) if self.bound_of(except).is_some_and(|most| ratio <= most * usual) => {
                 let note = format!("{}; an exception: {}", verdict.note, except.why);
@@ -175,6 +188,16 @@ impl Comparison<'_> {
             }
             _ => verdict,
         }
+    }
+
+    /// What hosts alone take on the link as it was declared, with what may be added.
+    fn bound_of_twin(&self, is_tail: bool) -> Option<f64> {
+        let twin = self.twin.as_ref()?;
+        let theirs = match (is_tail, self.expect.second_worst) {
+            (true, Some(most)) => twin.second_largest() * most,
+            _ => twin.mean() * (1.0 + self.expect.or_tolerance),
+        };
+        finite(theirs + self.allowance())
     }
 
     fn bound_of(&self, except: &Except) -> Option<f64> {

@@ -178,6 +178,19 @@ impl<'a> Judge<'a> {
         beside.into_iter().filter(move |c| !any_like || is_like(c))
     }
 
+    /// Those of hosts alone on the link as it was declared, of the same hosts.
+    fn as_declared<'b>(&'b self, expect: &'b Expect, cell: &'b Cell) -> impl Iterator<Item = &'b Cell> {
+        let axes = &self.scenario.axis;
+        let is_beside =
+            move |c: &&Cell| axes.iter().all(|a| c.params.get(&a.name) == cell.params.get(&a.name));
+        let variant = expect.or_variant.get(&cell.variant);
+        let hosts = expect.not_slower_than.as_ref();
+        let is_meant = move |c: &&Cell| {
+            variant == Some(&c.variant) && hosts.is_some_and(|hosts| hosts.matches_params(&c.params))
+        };
+        self.cells.iter().filter(is_meant).filter(is_beside)
+    }
+
     fn of_the_grid<'b>(&'b self, expect: &'b Expect, cell: &'b Cell) -> impl Iterator<Item = &'b Cell> {
         let axes = &self.scenario.axis;
         let is_beside =
@@ -256,7 +269,10 @@ impl<'a> Judge<'a> {
             if !others.iter().all(Other::has_run) {
                 return Err(Some("the cells that it is compared with did not all run".into()));
             }
-            verdicts.extend(means::compared(expect, &self.scenario.except, cell, &runs, &others));
+            let twins: Vec<_> =
+                self.as_declared(expect, cell).map(|c| Other::new(c, runs_of(report, c))).collect();
+            let twins = if twins.iter().all(Other::has_run) { twins } else { Vec::new() };
+            verdicts.extend(means::compared(expect, &self.scenario.except, (cell, &runs), (&others, &twins)));
         } else if expect.not_slower_than.is_some() {
             let others: Vec<_> = self.others(expect, cell).flat_map(|c| runs_of(report, c)).collect();
             if others.is_empty() {

@@ -9,7 +9,7 @@ use super::transfer::{limit_of, limit_seconds};
 use crate::limit::{self, Path};
 use crate::report::Measured;
 use crate::scenario::{Cell, Scenario};
-use crate::settings::{GatewayAt, Mode, Settings, Way};
+use crate::settings::{GatewayAt, Mode, Settings, Way, at_most};
 
 /// Payload of two full segments with timestamps, and the acknowledgement of these.
 const TWO_SEGMENTS_BYTES: f64 = 2.0 * 1_448.0;
@@ -60,19 +60,6 @@ pub(super) fn measure_moving(
     if let Some(perfect_s) = perfect_s {
         measured.metric("ratio_to_declared", limit::ratio(measured.seconds, perfect_s));
     }
-}
-
-/// A link that is never faster than this.
-fn at_most(link: &ChannelConfig, most_bps: u64) -> ChannelConfig {
-    let mut slower = link.clone();
-    slower.rate_bps = Some(link.rate_bps.map_or(most_bps, |bps| bps.min(most_bps)));
-    for contact in &mut slower.contact_plan {
-        contact.rate_bps = contact.rate_bps.map(|bps| bps.min(most_bps));
-    }
-    for change in &mut slower.rate_changes {
-        change.rate_bps = change.rate_bps.min(most_bps);
-    }
-    slower
 }
 
 /// The link as its gateways were told, where one was told too little.

@@ -127,6 +127,13 @@ pub struct Expect {
     /// The largest ratio of second-worst runs.
     #[serde(default)]
     pub second_worst: Option<f64>,
+    /// By variant, the variant of hosts alone on a link as it was declared: where the comparison
+    /// misses, being no slower than these suffices, and spending no more.
+    #[serde(default)]
+    pub or_variant: BTreeMap<String, String>,
+    /// The share of their time and bytes that may be added.
+    #[serde(default = "five_percent")]
+    pub or_tolerance: f64,
     /// Bounds of which one suffices in place of the comparison.
     #[serde(default)]
     pub or_at_most: BTreeMap<String, f64>,
@@ -137,6 +144,10 @@ pub struct Expect {
 
 fn one() -> u32 {
     1
+}
+
+fn five_percent() -> f64 {
+    0.05
 }
 
 fn two_percent() -> f64 {

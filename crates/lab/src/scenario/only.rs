@@ -51,6 +51,15 @@ impl Only {
         })
     }
 
+    /// The same, whatever the variant.
+    #[must_use]
+    pub fn matches_params(&self, params: &Params) -> bool {
+        self.names().all(|name| {
+            let wanted = self.conditions.get(name).into_iter().flatten();
+            wanted.into_iter().any(|wanted| params.get(name).is_some_and(|is| same(name, is, wanted)))
+        })
+    }
+
     /// That every name is known, that cells fulfil it, and that each value is that of one of them.
     pub fn check(&self, cells: &[Cell]) -> Result<()> {
         self.check_names(cells)?;

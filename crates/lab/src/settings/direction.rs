@@ -115,6 +115,23 @@ impl From<Parts> for String {
     }
 }
 
+/// A link that is never faster than this.
+pub(crate) fn at_most(link: &ChannelConfig, most_bps: u64) -> ChannelConfig {
+    let mut slower = link.clone();
+    slower.rate_bps = Some(link.rate_bps.map_or(most_bps, |bps| bps.min(most_bps)));
+    for contact in &mut slower.contact_plan {
+        contact.rate_bps = contact.rate_bps.map(|bps| bps.min(most_bps));
+    }
+    for change in &mut slower.rate_changes {
+        change.rate_bps = change.rate_bps.min(most_bps);
+    }
+    if let Some(demand) = &mut slower.demand {
+        demand.most_bps = demand.most_bps.min(most_bps);
+        demand.least_bps = demand.least_bps.min(most_bps);
+    }
+    slower
+}
+
 impl Settings {
     /// The settings with what they say of this direction alone in force.
     #[must_use]
@@ -193,7 +210,21 @@ impl Settings {
             Way::Up => own.up_bps(),
             Way::Down => own.rate_bps,
         };
-        ChannelConfig { delay: millis(self.delay_of(way)), ..own.channel_at(rate_bps, way) }
+        let real = ChannelConfig { delay: millis(self.delay_of(way)), ..own.channel_at(rate_bps, way) };
+        match self.told_there_bps(way).filter(|_| self.link_as_told) {
+            Some(told_bps) => at_most(&real, told_bps),
+            None => real,
+        }
+    }
+
+    /// What the gateway before this direction is told that it carries, bit/s.
+    fn told_there_bps(&self, way: Way) -> Option<u64> {
+        let (down, up) = (self.rate_bps, self.up_bps());
+        let told = match way {
+            Way::Down => self.told_bps("gw2", down, up),
+            Way::Up => self.told_bps("gw1", up, down),
+        };
+        told.map(|(out_bps, _)| out_bps)
     }
 
     /// Delay of this direction in milliseconds.

@@ -76,7 +76,7 @@ const fn of_lab(key: &'static str, means: &'static str, value: Value) -> Setting
 }
 
 /// All that can be said about a laboratory.
-pub static SETTINGS: [Setting; 86] = [
+pub static SETTINGS: [Setting; 87] = [
     of_link("rate", "rate towards the client; 0 is unlimited", Rate(|s, bps| s.rate_bps = bps)),
     of_link("rate_up", "rate towards the server [as rate]", Rate(|s, bps| s.rate_up_bps = Some(bps))),
     of_link("rtt", "round-trip time", Time(|s, ms| s.rtt_ms = ms)),
@@ -254,6 +254,7 @@ pub static SETTINGS: [Setting; 86] = [
         "what single gateways are told in place of the link's rate",
         Read("'gw1=32k gw2=120%'", set_told_rates),
     ),
+    of_lab("link_as_told", "the link is no faster than that", Switch(|s, on| s.link_as_told = on)),
     of_lab("rtt_known", "and its round-trip time", Switch(|s, on| s.rtt_known = on)),
     of_lab(
         "stall",
