@@ -413,6 +413,11 @@ impl RateEstimate {
         let at = self.peer(now, report, sent_at, terms.sent);
         let held = at.and_then(|at| self.peers.get(at)).and_then(|peer| peer.held(report, sent_at));
         self.meets_boundary(now, report.of_host, (sent_at, held.unwrap_or_default()));
+        if let Some(waited) =
+            at.and_then(|at| self.peers.get(at)).map(|p| p.waited(report.arrived_us, sent_at))
+        {
+            self.end_drain(now, sent_at, waited);
+        }
         let peer = at.and_then(|at| self.peers.get_mut(at));
         let Some(sample) = peer.and_then(|p| p.sample(report, sent_at, &terms)) else { return };
         self.samples += 1;
@@ -577,7 +582,10 @@ impl RateEstimate {
                 self.next_probe_at = now + 2 * self.round();
                 self.probe_gap = 0;
             }
-            self.rate_bps = Some(self.at_most(less.max(self.least_bps())));
+            let less = self.at_most(less.max(self.least_bps()));
+            self.rate_bps = Some(less);
+            // Whatever surpasses it shows that there is room again.
+            self.full_bps = self.full_bps.min(less);
         } else if busy && rate > old / 10 * 9 {
             self.confirmed_at = now;
         }

@@ -109,6 +109,12 @@ impl RttEstimator {
         let min = self.min_rtt();
         min.min(handshake.max(min / 4 * 3))
     }
+    /// The same, however much all samples may have waited: what a small packet took, where nobody
+    /// knows more.
+    #[must_use]
+    pub fn soonest_of_all(&self) -> Duration {
+        self.expected.filter(|_| !self.is_certain).map_or(self.soonest(), |rtt| rtt.min(self.soonest()))
+    }
     /// When the next answer comes at the latest, where small packets have crossed in the round trip
     /// that was expected, and one answer has come; `None`: nobody knows.
     ///

@@ -98,11 +98,16 @@ impl Happened {
         }
     }
 
-    /// The newest segment that is acknowledged: when it left, what follows it, and whether it had
-    /// been sent before. And when the newest of large ones left.
-    fn note_newest(&mut self, newest: Option<(Instant, SeqNum, bool)>, large_sent_at: Option<Instant>) {
+    /// The newest segment that is acknowledged, where that is known: when it left, and what follows
+    /// it. Whether it, known or not, had been sent before. And when the newest of large ones left.
+    fn note_newest(
+        &mut self,
+        newest: Option<(Instant, SeqNum, bool)>,
+        again: bool,
+        large_sent_at: Option<Instant>,
+    ) {
         self.newest = newest.map(|(sent_at, end, _)| (sent_at, end));
-        self.newest_again = newest.is_some_and(|(.., again)| again);
+        self.newest_again = again;
         self.large_sent_at = large_sent_at;
     }
 }

@@ -108,6 +108,8 @@ pub(super) struct Peer {
     pub(super) spread: Spread,
     /// A burst, by how far its packets have come.
     train: Train,
+    /// Where the newest packet of the last report stands.
+    place: (u32, u32),
     /// What left before this is of another phase.
     phase_at: Instant,
     /// Of this one the smallest delay is known.
@@ -174,6 +176,7 @@ impl Peer {
             newest: Newest { sent_at, arrived_us, waited, total_bytes, received_bytes },
             spread: Spread::default(),
             train,
+            place: (0, 0),
             phase_at: Instant::ZERO,
             is_settled: true,
             unbroken: true,
@@ -220,11 +223,19 @@ impl Peer {
     }
 
     /// How much longer than ever of late a packet took that left then and arrived at that time.
-    fn waited(&self, arrived_us: u32, sent_at: Instant) -> Duration {
+    pub(super) fn waited(&self, arrived_us: u32, sent_at: Instant) -> Duration {
         let waited_us = arrived_us.wrapping_sub(micros(sent_at)).wrapping_sub(self.base_us());
         // Above half of the range: less than ever before, by a transmission that was not the one
         // that arrived.
         Duration::from_micros(if waited_us > i32::MAX as u32 { 0 } else { u64::from(waited_us) })
+    }
+
+    /// Nothing has come that is newer than what the last report told of, and yet something has:
+    /// what was overtaken, or left again. Nobody knows when that left.
+    fn stands_still(&mut self, report: &Report) -> bool {
+        let (origin, bytes, _) = report.place;
+        let before = core::mem::replace(&mut self.place, (origin, bytes));
+        bytes > 0 && before == (origin, bytes)
     }
 
     /// The rate since the last mark, if there is enough to tell; then this is the next mark.
@@ -233,6 +244,9 @@ impl Peer {
         let waited = self.waited(report.arrived_us, sent_at);
         if let Some(shown) = self.train.hear(report, sent_at).filter(|_| terms.is_new) {
             return Some(self.overtaken(shown, report, (sent_at, waited), terms));
+        }
+        if self.stands_still(report) {
+            return None;
         }
         let took_us = report.arrived_us.wrapping_sub(self.last.arrived_us);
         let (arrived_us, received_bytes) = (report.arrived_us, report.received_bytes);

@@ -37,6 +37,10 @@ const GAIN_MIN_RESTLESS: u32 = 40;
 const SILENCE_ROUNDS_DECLARED: u32 = 2;
 /// And where it is found: who tells the rate may be busy in the other direction.
 const SILENCE_ROUNDS: u32 = 16;
+/// And for no longer than so many times what a change takes to show, beside these.
+const SILENCE_BEATS: u32 = 2;
+/// A link is slow where a change takes so many round trips to show.
+const SLOW_ROUNDS: u32 = 4;
 /// Nothing is heard for so many round trips, though something waits for the link all the time: it
 /// was interrupted.
 const INTERRUPTED_ROUNDS: u32 = 2;
@@ -104,6 +108,18 @@ impl RateEstimate {
         self.presence.back_at.is_some_and(|back| is_new(back) && !self.phases.explains(back))
     }
 
+    /// A report came, of a packet that left then. On a slow link a rate is that of many round trips.
+    /// Where less is sent meanwhile, one packet that has found nothing before it shows that all has
+    /// gone.
+    pub(super) fn end_drain(&mut self, now: Instant, sent_at: Instant, waited: Duration) {
+        let is_slow = self.beat() > SLOW_ROUNDS * self.round();
+        let is_drained = sent_at >= self.changed_at && waited < self.waiting_wanted();
+        if self.gain < 100 && is_slow && is_drained && !self.phases.holds() {
+            (self.gain, self.gain_until, self.draining) = (100, None, None);
+            self.changed_at = now;
+        }
+    }
+
     /// How fast to send, by what waits before the link.
     pub(super) fn steer(&mut self, now: Instant, sample: &Sample, busy: bool) {
         // A queue stands; a machine that is late now and then does not make one.
@@ -138,8 +154,13 @@ impl RateEstimate {
             true => SILENCE_ROUNDS_DECLARED,
             false => SILENCE_ROUNDS,
         };
-        let left = left.min(SILENCE_ROUNDS * self.beat());
-        self.gain_until = (gain < 100).then(|| now + rounds * self.beat() + left);
+        // What is reckoned to have been added may have been dropped: no line becomes much longer than
+        // it has been.
+        let left = left.min(SILENCE_ROUNDS * self.beat()).min(waited * 2 + self.beat());
+        // On a slow link four packets take much longer than a round trip: less is sent, so they do
+        // not come, and nothing is told though all has gone.
+        let silence = (rounds * self.beat()).min(rounds * self.round() + SILENCE_BEATS * self.beat());
+        self.gain_until = (gain < 100).then(|| now + silence + left);
         if may_probe && !prepares {
             self.probe_gain = if self.is_mistaken() { PROBE_GAIN_DECLARED } else { PROBE_GAIN };
             self.start_probe(now);

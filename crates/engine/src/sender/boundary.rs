@@ -35,6 +35,8 @@ pub(super) struct Steps {
     pub(super) phase_at: Option<Instant>,
     /// Its smallest round trip is looked for.
     pub(super) anew: Option<Anew>,
+    /// The smallest of all phases so far.
+    pub(super) smallest: Option<Duration>,
 }
 
 impl Steps {

@@ -397,8 +397,16 @@ impl Flight {
         let steps = self.steps.as_mut()?;
         let min_rtt = steps.anew.as_mut()?.note(now, rtt)?;
         steps.anew = None;
+        let before = self.rtt.soonest();
+        steps.smallest = Some(steps.smallest.map_or(before, |smallest| smallest.min(before)));
         self.rtt.set_min_rtt(min_rtt);
         Some(min_rtt)
+    }
+    /// No answer comes sooner than that, whatever the path has become since: what was taken for
+    /// another path may have been a queue. Zero before the first sample.
+    pub fn soonest(&self) -> Duration {
+        let smallest = self.steps.as_ref().and_then(|steps| steps.smallest);
+        smallest.map_or(self.rtt.soonest(), |smallest| smallest.min(self.rtt.soonest()))
     }
     /// Whether the newest segment that is acknowledged, sent then, left before the path became what
     /// it is.
@@ -426,7 +434,7 @@ impl Flight {
             self.rtt.reset_backoff();
         }
         let min_rtt = self.rtt.min_rtt();
-        self.rack.update(now, acked, self.rtt.soonest());
+        self.rack.update(now, acked, self.soonest());
         if self.gateway {
             self.rack.measure_reordering(now, acked, min_rtt, self.rtt.srtt_or_default());
         }
