@@ -25,6 +25,9 @@ const QUEUE_MAX: Duration = Duration::from_millis(15);
 const BURST_ROUNDS: u32 = 2;
 /// A window of this size, at least, is paced in slow start, too.
 const UNPACED_BYTES_MAX: u64 = 256 * 1024;
+/// In slow start it leaves so many times as fast as otherwise: a host on CUBIC has no pace, and is
+/// ahead by what the last window is spread over.
+const START_TIMES: u64 = 2;
 /// An initial window (RFC 6928): hosts send so much at once.
 const INITIAL_WINDOW_SEGMENTS: u32 = 10;
 
@@ -190,7 +193,9 @@ impl CubicBbr {
         let bbr = self.bbr.pacing_rate_bps();
         match &self.cubic {
             Some(cubic) if !self.relies_on_pacing() => {
-                cubic.pacing_rate_bps(srtt).max(bbr).filter(|_| !self.is_unpaced())
+                let times = if cubic.in_slow_start() { START_TIMES } else { 1 };
+                let cubic = cubic.pacing_rate_bps(srtt).map(|rate| rate.saturating_mul(times));
+                cubic.max(bbr).filter(|_| !self.is_unpaced())
             }
             _ => bbr,
         }
