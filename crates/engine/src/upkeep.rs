@@ -69,7 +69,8 @@ impl Split<'_> {
     /// On a link of our own whose idle time is known, where something is lost now and then: towards
     /// a gateway, or towards a host that tells what it has twice, as long as nothing speaks of a
     /// bottleneck on the way to it. Not where the link holds next to nothing: there a loss costs no
-    /// more than its copies.
+    /// more than its copies. Where nothing but a late handshake tells of the link, a request waits
+    /// there already.
     #[must_use]
     pub fn may_repeat_early(&self, cx: &Cx<'_>, to: Side) -> bool {
         let leg = self.legs.get(to);
@@ -85,8 +86,11 @@ impl Split<'_> {
         let known = link.rate_in_force_bps().zip(rtt);
         // Each copy is acknowledged, too, by a link that has no room for that.
         let is_starved = !self.hosts().acks_wait(cx.links, to).is_zero();
+        let begins = !leg.peer.is_marked() && tx.delivered_bytes() == 0;
+        let waits = begins && leg.handshake_rtt().is_some_and(|took| link.stood_before(took));
         (leg.peer.is_marked() || self.agreed.sack)
             && !is_starved
+            && !waits
             && link.is_repeating_worth()
             && tx.cc().copies() != farlink_cc::Copies::None
             && known.is_some_and(|(rate, rtt)| holds(rate, rtt) >= REPEATED_FROM_BYTES)

@@ -9,6 +9,9 @@ use crate::anew::Anew;
 /// enough for a route of the link layer that has become longer.
 const WINDOW: Duration = Duration::from_secs(300);
 
+/// A round trip that is longer than the smallest one by one part of so many.
+const LATE_PARTS: u32 = 8;
+
 /// The smallest of the last one to two windows.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RoundTrip {
@@ -35,6 +38,11 @@ impl RoundTrip {
     /// a first guess.
     fn begin_phase(&mut self, now: Instant) {
         self.anew = self.smallest().map(|before| Anew::begin(now, before));
+    }
+
+    /// A round trip that took so long has waited.
+    fn is_late(&self, took: Duration) -> bool {
+        self.smallest().is_some_and(|least| took > least + least / LATE_PARTS)
     }
 
     /// The smallest.
@@ -91,6 +99,13 @@ impl Link {
         self.full_round_trip.begin_phase(now);
     }
 
+    /// A round trip of a packet without a payload took so long: something stood before the link of
+    /// which its queue here knows nothing, such as what waits for slots that are not granted yet.
+    #[must_use]
+    pub fn stood_before(&self, took: Duration) -> bool {
+        self.round_trip.is_late(took)
+    }
+
     /// The smallest RTT of any connection of late.
     #[must_use]
     pub fn measured_rtt(&self) -> Option<Duration> {
@@ -115,6 +130,15 @@ mod tests {
         assert_eq!(rtt.smallest(), Some(ms(501)));
         rtt.note(at(800_000), ms(810));
         assert_eq!(rtt.smallest(), Some(ms(800)));
+    }
+
+    #[test]
+    fn a_handshake_that_takes_longer_than_others_has_waited() {
+        let ms = Duration::from_millis;
+        let mut rtt = RoundTrip::default();
+        assert!(!rtt.is_late(ms(5_000)), "nothing to compare it with");
+        rtt.note(Instant::from_millis(1_000), ms(640));
+        assert!(!rtt.is_late(ms(720)) && rtt.is_late(ms(721)));
     }
 
     #[test]
