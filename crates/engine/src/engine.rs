@@ -520,6 +520,7 @@ impl Engine {
             true => Handshake::Took(now.since(answer.b.heard_at())),
             false => Handshake::Repeated,
         });
+        a.note_handshake_waited(now, syn_at, s);
         a.hear(now, s);
         a.via = via;
         let mut legs = Pair { a, b: answer.b.clone() };

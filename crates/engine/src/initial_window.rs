@@ -109,8 +109,11 @@ impl Hosts<'_> {
             };
         };
         let rtt = leg.handshake_rtt().or(leg.srtt()).or(link.rtt_in_force());
+        // What a handshake has waited for on its way back, acknowledgements of what is sent now wait
+        // for behind those that do already.
+        let waits = leg.handshake_rtt().map_or(Duration::ZERO, |rtt| link.handshake_waits(rtt));
         let path = Path {
-            rtt: rtt.map(|rtt| rtt + self.acks_wait(links, to)),
+            rtt: rtt.map(|rtt| rtt + self.acks_wait(links, to).max(waits)),
             rate_bps: link.rate_in_force_bps(),
             remembered_bytes: rtt.and_then(|rtt| link.remembered_bytes(leg.heard_at(), rtt)),
             sharers: links.sharers(leg.out) + 1,

@@ -14,6 +14,9 @@ use crate::side::Pair;
 /// TS.Recent of a host that was silent for longer is worth nothing (RFC 7323 section 5.5).
 const STAMP_LIFE: Duration = Duration::from_secs(24 * 24 * 3600);
 
+/// Two stamps differ by up to this more or less than the times do.
+const STAMP_GRAIN: Duration = Duration::from_millis(2);
+
 /// What a handshake tells of the round trip over a leg, and what lies behind it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Handshake {
@@ -72,6 +75,7 @@ pub struct Leg {
     srtt: Option<Duration>,
     /// What the handshake has told of it.
     handshake: Handshake,
+    handshake_waited: Duration,
     /// Its newest window, in bytes.
     window_bytes: u32,
     /// Where the window ends that a gateway on this leg told last.
@@ -146,6 +150,7 @@ impl Leg {
             in_shims: false,
             srtt: None,
             handshake: Handshake::default(),
+            handshake_waited: Duration::ZERO,
             window_bytes: u32::from(s.window),
             told_edge: None,
             soft_edge: None,
@@ -299,6 +304,18 @@ impl Leg {
     pub fn is_handshake_repeated(&self) -> bool {
         self.handshake == Handshake::Repeated
     }
+    /// By so much longer than the SYN the packet that completed the handshake waited on its way
+    /// here, by this host's clock, if that counts milliseconds.
+    #[must_use]
+    pub fn handshake_waited(&self) -> Duration {
+        self.handshake_waited
+    }
+    /// Its SYN came at `syn_at`, and this completes the handshake.
+    pub fn note_handshake_waited(&mut self, now: Instant, syn_at: Instant, s: &TcpSegment) {
+        let Some(t) = s.options.timestamps else { return };
+        let counted = Duration::from_millis(t.val.wrapping_sub(self.ts_val).into());
+        self.handshake_waited = now.since(syn_at).saturating_sub(counted + STAMP_GRAIN);
+    }
     /// The handshake is over, from here.
     pub fn note_handshake(&mut self, handshake: Handshake) {
         self.handshake = handshake;
@@ -335,6 +352,7 @@ impl Leg {
             in_shims: false,
             srtt: None,
             handshake: Handshake::default(),
+            handshake_waited: Duration::ZERO,
             window_bytes: 0,
             told_edge: None,
             soft_edge: None,

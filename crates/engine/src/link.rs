@@ -105,6 +105,8 @@ pub struct Link {
     round_trip: RoundTrip,
     /// The same of full segments.
     full_round_trip: RoundTrip,
+    /// Of handshakes, without what they have waited on their way back.
+    unwaited_round_trip: RoundTrip,
     returns: Returns,
     action: Option<LinkAction>,
     explicit: Explicit,
@@ -342,6 +344,7 @@ impl Link {
             far_end: FarEnd::default(),
             round_trip: RoundTrip::default(),
             full_round_trip: RoundTrip::default(),
+            unwaited_round_trip: RoundTrip::default(),
             returns: Returns::default(),
             action: declared.action,
             explicit: declared.explicit.clone(),

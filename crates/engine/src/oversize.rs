@@ -263,6 +263,12 @@ impl Split<'_> {
         let Some(link) = cx.links.get(leg.out) else { return };
         let Some(acks) = link.acks_in(rtt + ANSWER_WAIT, self.hosts().ack_bytes(to)) else { return };
         let packets = acks.clamp(PACKETS_ASKED_MIN, PACKETS_ASKED_MAX);
+        let rest = self.relays.get(to.other()).supply();
+        let rest_bytes = if rest.fin { rest.end.since(tx.snd_nxt()) } else { u32::MAX };
+        // Where no more than those are left nothing comes after them that could be larger.
+        if rest_bytes <= packets * self.hosts().segment_payload(to) {
+            return;
+        }
         let from = tx.snd_una() + packets * self.hosts().segment_payload(to);
         self.relays.get_mut(to.other()).tx.hold_from(Some((from, cx.now + rtt + PROOF_WAIT)));
     }

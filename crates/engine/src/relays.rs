@@ -102,7 +102,7 @@ impl Relays {
         }
         for leg in [&legs.a, &legs.b] {
             if let (Some(rtt), Some(link)) = (leg.handshake_rtt(), cx.links.get_mut(leg.out)) {
-                link.note_rtt(cx.now, rtt, false);
+                link.note_handshake(cx.now, rtt, leg.handshake_waited());
             }
         }
         let hosts = Hosts { legs, agreed };

@@ -11,6 +11,8 @@ const WINDOW: Duration = Duration::from_secs(300);
 
 /// A round trip that is longer than the smallest one by one part of so many.
 const LATE_PARTS: u32 = 8;
+/// What waits for less than this may not wait at all.
+const WAITS_MIN: Duration = Duration::from_millis(10);
 
 /// The smallest of the last one to two windows.
 #[derive(Clone, Copy, Debug, Default)]
@@ -86,6 +88,21 @@ impl Link {
         }
     }
 
+    /// A handshake has measured it. The packet that completed it waited by so much longer than the
+    /// SYN on its way back.
+    pub(crate) fn note_handshake(&mut self, now: Instant, rtt: Duration, waited: Duration) {
+        self.note_rtt(now, rtt, false);
+        self.unwaited_round_trip.note(now, rtt.saturating_sub(waited));
+    }
+
+    /// So much of a handshake that took so long it waited on its way back: by what the clocks of
+    /// hosts have shown of any of them. Zero where that may be the grain of a clock.
+    #[must_use]
+    pub fn handshake_waits(&self, rtt: Duration) -> Duration {
+        let waits = self.unwaited_round_trip.smallest().map(|least| rtt.saturating_sub(least));
+        waits.filter(|waits| *waits >= WAITS_MIN).unwrap_or_default()
+    }
+
     /// A full segment takes no more than that beyond what the smallest packet takes; `None`: none
     /// has been acknowledged of late.
     #[must_use]
@@ -97,6 +114,7 @@ impl Link {
     pub(crate) fn begin_phase(&mut self, now: Instant) {
         self.round_trip.begin_phase(now);
         self.full_round_trip.begin_phase(now);
+        self.unwaited_round_trip.begin_phase(now);
     }
 
     /// A round trip of a packet without a payload took so long: something stood before the link of
