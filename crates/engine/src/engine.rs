@@ -532,6 +532,7 @@ impl Engine {
             cx.links.open(now, out);
         }
         let r = &mut *relays;
+        r.begin_stamps(&cx, &legs.a, s);
         r.b.rx = Receiver::new(s.ack, shown_b);
         if h.introduces && !legs.b.peer.is_marked() {
             r.b.rx.introduce(now);

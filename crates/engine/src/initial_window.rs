@@ -37,6 +37,8 @@ const HEADER_BYTES: u64 = 52;
 struct Path {
     /// Round trip: of the handshake, else of the link; with the time that acknowledgements wait.
     rtt: Option<Duration>,
+    /// So much of that acknowledgements wait on their way back.
+    waits: Duration,
     /// Rate that the operator says, or that the gateways have found out; bits per second of IP
     /// packets.
     rate_bps: Option<u64>,
@@ -87,9 +89,19 @@ impl Path {
                 let share = said.or(self.remembered_bytes.map(|had| had / 2)).unwrap_or(0);
                 let segments = share / (u64::from(self.mss) + HEADER_BYTES);
                 let segments = u32::try_from(segments).unwrap_or(INITIAL_WINDOW_SEGMENTS_MAX);
-                segments.clamp(window.segments, INITIAL_WINDOW_SEGMENTS_MAX)
+                segments.clamp(self.least_segments(window), INITIAL_WINDOW_SEGMENTS_MAX)
             }
         }
+    }
+
+    /// No fewer than the usual window, for each round trip in which the first acknowledgement waits
+    /// on its way back: what has left is out of the way there long before.
+    fn least_segments(&self, window: InitialWindow) -> u32 {
+        let rtt = self.rtt.filter(|_| self.rate_bps.is_some()).unwrap_or_default();
+        let there = rtt.saturating_sub(self.waits).as_micros();
+        let segments = u128::from(window.segments) * rtt.as_micros();
+        let segments = segments.checked_div(there).and_then(|count| u32::try_from(count).ok());
+        segments.unwrap_or(window.segments).clamp(window.segments, INITIAL_WINDOW_SEGMENTS_MAX)
     }
 }
 
@@ -111,9 +123,11 @@ impl Hosts<'_> {
         let rtt = leg.handshake_rtt().or(leg.srtt()).or(link.rtt_in_force());
         // What a handshake has waited for on its way back, acknowledgements of what is sent now wait
         // for behind those that do already.
-        let waits = leg.handshake_rtt().map_or(Duration::ZERO, |rtt| link.handshake_waits(rtt));
+        let shown = leg.handshake_rtt().map_or(Duration::ZERO, |rtt| link.handshake_waits(rtt));
+        let waits = self.acks_wait(links, to).max(shown);
         let path = Path {
-            rtt: rtt.map(|rtt| rtt + self.acks_wait(links, to).max(waits)),
+            rtt: rtt.map(|rtt| rtt + waits),
+            waits: rtt.map_or(Duration::ZERO, |_| waits + shown),
             rate_bps: link.rate_in_force_bps(),
             remembered_bytes: rtt.and_then(|rtt| link.remembered_bytes(leg.heard_at(), rtt)),
             sharers: links.sharers(leg.out) + 1,

@@ -2,7 +2,7 @@
 
 use core::ops::{Deref, DerefMut};
 
-use farlink_wire::{Duration, Instant, Pool, SeqNum};
+use farlink_wire::{Duration, Instant, Pool, SeqNum, TcpSegment};
 
 use crate::cx::Cx;
 use crate::event::Carried;
@@ -111,6 +111,17 @@ impl Relays {
         let phase = Phase::Open;
         let both = Pair { a, b };
         Box::new(Self { both, phase, reset_from: None, over: None, new_syn: None, room_at: None })
+    }
+
+    /// This has completed the handshake of the host that sent the SYN. Where it has waited on its
+    /// way back, that is known from here on of what it acknowledges.
+    pub fn begin_stamps(&mut self, cx: &Cx<'_>, client: &Leg, s: &TcpSegment) {
+        let known = (s.options.timestamps, client.handshake_rtt(), cx.links.get(client.out));
+        let (Some(stamps), Some(rtt), Some(link)) = known else { return };
+        let waits = link.handshake_waits(rtt);
+        if !waits.is_zero() {
+            self.b.tx.begin_stamps(cx.now, stamps.val, rtt, waits);
+        }
     }
 
     /// Nothing new is taken any more.

@@ -2,7 +2,7 @@
 
 use farlink_wire::{Duration, Instant, SeqNum};
 
-use super::Then;
+use super::{Scoreboard, Then};
 
 /// What an acknowledgement told.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,4 +36,19 @@ pub struct Acked {
     pub original: bool,
     /// Of the newest segment: when it left, and what the leg had done by then.
     pub snapshot: Option<(Instant, Then)>,
+}
+
+impl Scoreboard {
+    /// Marks as lost what stands before so many bytes that have arrived.
+    pub fn mark_overtaken(&mut self, bytes: u64) {
+        let mut above = self.sacked_bytes;
+        for i in 0..self.records.len() {
+            let Some(r) = self.records.get(i).filter(|_| above >= bytes) else { break };
+            if r.sacked {
+                above -= r.len();
+            } else if !r.lost {
+                self.lose(i);
+            }
+        }
+    }
 }

@@ -625,9 +625,11 @@ impl Flight {
     pub fn mark_beyond(&mut self, edge: SeqNum, is_lost: impl Fn(&Sent) -> bool) -> u64 {
         self.board.mark_lost_beyond(edge, is_lost)
     }
-    /// Nothing counts as lost.
+    /// A timeout came too soon: nothing counts as lost but what so much has overtaken that it is
+    /// (RFC 6675 section 4, IsLost). The acknowledgements that said so may have been lost.
     pub fn unmark_lost(&mut self) {
         self.board.unmark_lost();
+        self.board.mark_overtaken(u64::from(DUP_THRESH * self.mss));
     }
 
     /// The link has not carried all of what is under way.

@@ -50,6 +50,14 @@ struct Began {
 }
 
 impl Stamps {
+    /// What completed the handshake, a round trip of which took so long, came with this stamp, and
+    /// had waited for so long by what others have shown.
+    fn of_handshake(now: Instant, val: u32, rtt: Duration, waited: Duration) -> Self {
+        let began = Began { at_ms: millis(now), sent_ms: millis(now - rtt), stamp: val };
+        let waited_ms = i32::try_from(waited.as_millis()).unwrap_or(i32::MAX);
+        Self { began, least_ms: [-waited_ms; 2], since_ms: began.at_ms, has_begun: true, ..Self::default() }
+    }
+
     /// The segment that has just come has this stamp.
     pub fn set(&mut self, stamps: Option<Timestamps>) {
         self.now = stamps.map(|stamps| stamps.val);
@@ -103,6 +111,12 @@ impl Stamps {
 }
 
 impl Sender {
+    /// What completed the handshake was stamped so by the receiver. It had waited for so long on its
+    /// way back, as far as all who use the link know: acknowledgements to come will have, too.
+    pub fn begin_stamps(&mut self, now: Instant, val: u32, rtt: Duration, waited: Duration) {
+        self.stamps = Some(Box::new(Stamps::of_handshake(now, val, rtt, waited)));
+    }
+
     /// What comes now was stamped so by the receiver; `None`: it has no clock of its own.
     pub fn note_stamps(&mut self, stamps: Option<Timestamps>) {
         match (&mut self.stamps, stamps) {
