@@ -124,6 +124,9 @@ pub struct Report {
     /// It is the acknowledgement of a host behind the link, which came at that time by the clock
     /// here, and the bytes are what hosts have acknowledged in all.
     pub of_host: bool,
+    /// So long it waited on its way back. What others said of the time before may have been lost
+    /// there.
+    pub waited_back: Duration,
 }
 
 /// What is known of the link's rate.
@@ -398,7 +401,7 @@ impl RateEstimate {
         let terms = Terms {
             patience: self.beat().max(PATIENCE_MIN),
             wait_min: self.wait_min(),
-            took_min: self.took_min(report.of_host),
+            took_min: self.took_min(report),
             strong_only: self.rate_bps.is_none() || self.searching,
             is_new: !self.is_declared && (self.rate_bps.is_none() || self.burst.lasts(now)),
             is_declared: self.is_declared,

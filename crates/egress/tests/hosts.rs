@@ -146,6 +146,7 @@ impl Model {
             place: (0, 0, 0),
             min_rtt: Some(2 * ONE_WAY),
             of_host: true,
+            waited_back: Duration::ZERO,
         };
         let is_busy = self.hosts.iter().any(|h| h.in_flight_bytes + PACKET_BYTES <= h.window_bytes);
         self.estimate.on_report(self.now, &report, is_busy.then_some(Instant::ZERO));
@@ -303,6 +304,7 @@ fn where_a_gateway_reports_hosts_are_not_listened_to() {
         place: (0, 0, 0),
         min_rtt: Some(2 * ONE_WAY),
         of_host: false,
+        waited_back: Duration::ZERO,
     };
     m.estimate.on_report(m.now, &report, None);
     m.run(Duration::from_secs(8));

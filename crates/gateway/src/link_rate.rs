@@ -126,6 +126,7 @@ impl LinkRate {
             place: report.place,
             min_rtt: report.min_rtt,
             of_host: report.of_host,
+            waited_back: report.waited_back,
         };
         estimate.on_report(now, &report, busy_since);
     }

@@ -23,6 +23,9 @@ const LEAST_PERCENT: u64 = 45;
 pub(super) const WAIT_MIN: Duration = Duration::from_millis(20);
 /// A rate is taken over so long at least: hosts acknowledge in bunches.
 const TOOK_MIN: Duration = Duration::from_millis(40);
+/// Where they wait on their way back some are lost: it is taken over this part of the time for
+/// which they wait (one over it) at least.
+const WAITED_PARTS: u32 = 4;
 /// And a lower one has to show for so long: their acknowledgements, and what lies behind the link,
 /// jitter.
 pub(super) const FALL_TIME_MIN: Duration = Duration::from_millis(500);
@@ -81,8 +84,9 @@ impl RateEstimate {
     }
 
     /// The time over which a rate is taken, at least.
-    pub(super) fn took_min(&self, of_host: bool) -> Duration {
-        if of_host { (self.round() / 8).max(TOOK_MIN) } else { self.round() / 16 }
+    pub(super) fn took_min(&self, report: &Report) -> Duration {
+        let of_host = || (self.round() / 8).max(TOOK_MIN).max(report.waited_back / WAITED_PARTS);
+        if report.of_host { of_host() } else { self.round() / 16 }
     }
 
     /// All that were heard of late have shown this rate. Whether it is believed.

@@ -121,6 +121,7 @@ mod tests {
             place: (7, place, missing),
             min_rtt: None,
             of_host: false,
+            waited_back: Duration::ZERO,
         }
     }
 

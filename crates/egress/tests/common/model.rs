@@ -154,6 +154,7 @@ impl Model {
             place: (0, 0, 0),
             min_rtt: Some(if self.measured_rtt.is_zero() { self.rtt() } else { self.measured_rtt }),
             of_host: false,
+            waited_back: Duration::ZERO,
         };
         if !self.is_silent {
             self.reports.push_back((at + self.one_way, report));

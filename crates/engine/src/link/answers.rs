@@ -53,12 +53,14 @@ impl Links {
         let min_rtt = link.measured_rtt();
         if let Some(arrived) = arrived {
             let (sent_at, sent_again, place) = (of.newest_sent_at, of.newest_again, of.place);
-            let report = LinkReport { arrived, sent_at, sent_again, place, min_rtt, of_host: false };
+            let (of_host, waited_back) = (false, Duration::ZERO);
+            let report = LinkReport { arrived, sent_at, sent_again, place, min_rtt, of_host, waited_back };
             self.hear(now, way, report);
         } else if let Some(arrived) = host.and_then(|host| link.answer(now, host, of)) {
             let sent_at = of.rtt.map(|rtt| now - rtt);
-            let place = of.place;
-            let report = LinkReport { arrived, sent_at, sent_again: false, place, min_rtt, of_host: true };
+            let (sent_again, place, of_host) = (false, of.place, true);
+            let waited_back = of.waited_back.unwrap_or_default();
+            let report = LinkReport { arrived, sent_at, sent_again, place, min_rtt, of_host, waited_back };
             // What hosts have acknowledged counts up, so the newest of each says it all.
             let same = |(of, old): &&mut (Way, LinkReport)| {
                 *of == way && old.of_host && old.arrived.by == report.arrived.by

@@ -32,6 +32,8 @@ pub struct LinkReport {
     /// It is the acknowledgement of a host, for want of a gateway: it arrived then by the clock
     /// here.
     pub of_host: bool,
+    /// So long that waited on its way back.
+    pub waited_back: Duration,
 }
 
 /// What is known of the far end.
@@ -173,6 +175,7 @@ mod tests {
             sent_at: Some(at(sent_ms)),
             sent_again,
             of_host: false,
+            waited_back: Duration::ZERO,
             min_rtt: None,
             place: (0, 0, 0),
         };
