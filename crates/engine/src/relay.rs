@@ -125,8 +125,13 @@ impl Relay {
         }
         tx.pace_start(hosts.start(cx.config, cx.links, to).paced_over);
         tx.declare_rtt(link.and_then(Link::rtt_in_force));
+        // What the handshake has waited for on its way back the first answer waits for twice: more
+        // stands before it.
+        let is_declared = link.is_some_and(Link::is_rate_declared);
+        let shown = link.zip(dst.handshake_rtt()).filter(|_| is_declared);
+        let waits = shown.map_or(Duration::ZERO, |(link, rtt)| link.handshake_waits(rtt));
         let expected = link.and_then(|link| dst.handshake_rtt().max(link.rtt_in_force()));
-        tx.expect_rtt(expected, link.is_some_and(Link::is_rate_declared));
+        tx.expect_rtt(expected.map(|rtt| rtt + waits), is_declared);
         if dst.is_handshake_repeated() {
             tx.note_repeated_syns();
         }
