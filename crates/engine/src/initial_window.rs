@@ -234,6 +234,17 @@ mod tests {
         assert_eq!(Path { rate_bps: None, ..geo() }.segments(auto), 10);
     }
 
+    /// 55 ms there and back, and 184 on the way back alone, which will be as much again: what left
+    /// a round trip ago is out of the way there, whether that has been acknowledged or not.
+    #[test]
+    fn where_acknowledgements_wait_a_window_leaves_for_each_round_trip() {
+        let ms = Duration::from_millis;
+        let many = Path { rtt: Some(ms(55 + 2 * 184)), waits: ms(2 * 184), sharers: 40, ..geo() };
+        assert_eq!(many.segments(InitialWindow::AUTO), 76);
+        assert_eq!(Path { waits: Duration::ZERO, ..many }.segments(InitialWindow::AUTO), 10);
+        assert_eq!(Path { rate_bps: None, ..many }.segments(InitialWindow::AUTO), 10);
+    }
+
     #[test]
     fn the_operators_two_values_are_the_thesis_default_and_higher_window() {
         let two = InitialWindow { segments: 1, on_long_paths: OnLongPaths::Segments(16) };

@@ -75,7 +75,8 @@ pub struct Leg {
     srtt: Option<Duration>,
     /// What the handshake has told of it.
     handshake: Handshake,
-    handshake_waited: Duration,
+    /// See [`Leg::handshake_waited`], milliseconds: of each leg there may be very many.
+    handshake_waited_ms: u16,
     /// Its newest window, in bytes.
     window_bytes: u32,
     /// Where the window ends that a gateway on this leg told last.
@@ -150,7 +151,7 @@ impl Leg {
             in_shims: false,
             srtt: None,
             handshake: Handshake::default(),
-            handshake_waited: Duration::ZERO,
+            handshake_waited_ms: 0,
             window_bytes: u32::from(s.window),
             told_edge: None,
             soft_edge: None,
@@ -308,13 +309,14 @@ impl Leg {
     /// here, by this host's clock, if that counts milliseconds.
     #[must_use]
     pub fn handshake_waited(&self) -> Duration {
-        self.handshake_waited
+        Duration::from_millis(self.handshake_waited_ms.into())
     }
     /// Its SYN came at `syn_at`, and this completes the handshake.
     pub fn note_handshake_waited(&mut self, now: Instant, syn_at: Instant, s: &TcpSegment) {
         let Some(t) = s.options.timestamps else { return };
         let counted = Duration::from_millis(t.val.wrapping_sub(self.ts_val).into());
-        self.handshake_waited = now.since(syn_at).saturating_sub(counted + STAMP_GRAIN);
+        let waited = now.since(syn_at).saturating_sub(counted + STAMP_GRAIN);
+        self.handshake_waited_ms = u16::try_from(waited.as_millis()).unwrap_or(u16::MAX);
     }
     /// The handshake is over, from here.
     pub fn note_handshake(&mut self, handshake: Handshake) {
@@ -352,7 +354,7 @@ impl Leg {
             in_shims: false,
             srtt: None,
             handshake: Handshake::default(),
-            handshake_waited: Duration::ZERO,
+            handshake_waited_ms: 0,
             window_bytes: 0,
             told_edge: None,
             soft_edge: None,

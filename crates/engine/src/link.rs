@@ -44,6 +44,7 @@ pub use far_end::LinkReport;
 pub use packet_time::{PacketTime, covered};
 pub use pairs::{PairId, PairShare};
 pub use returns::Returns;
+pub(crate) use round_trip::WAITS_MIN;
 pub use shares::{Asking, Crowd, Entry, Held};
 pub use shims::{Passage, Shims};
 pub use silence::Expired;
@@ -107,6 +108,8 @@ pub struct Link {
     full_round_trip: RoundTrip,
     /// Of handshakes, without what they have waited on their way back.
     unwaited_round_trip: RoundTrip,
+    /// The last handshake: when it was over, and what it took without that.
+    last_handshake: Option<(Instant, Duration)>,
     returns: Returns,
     action: Option<LinkAction>,
     explicit: Explicit,
@@ -345,6 +348,7 @@ impl Link {
             round_trip: RoundTrip::default(),
             full_round_trip: RoundTrip::default(),
             unwaited_round_trip: RoundTrip::default(),
+            last_handshake: None,
             returns: Returns::default(),
             action: declared.action,
             explicit: declared.explicit.clone(),

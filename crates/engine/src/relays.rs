@@ -8,7 +8,7 @@ use crate::cx::Cx;
 use crate::event::Carried;
 use crate::hosts::{Hosts, look_up};
 use crate::leg::{Agreed, Leg};
-use crate::link::{Entry, Links};
+use crate::link::{Entry, Links, WAITS_MIN};
 use crate::relay::Relay;
 use crate::side::{Pair, Side};
 
@@ -118,8 +118,9 @@ impl Relays {
     pub fn begin_stamps(&mut self, cx: &Cx<'_>, client: &Leg, s: &TcpSegment) {
         let known = (s.options.timestamps, client.handshake_rtt(), cx.links.get(client.out));
         let (Some(stamps), Some(rtt), Some(link)) = known else { return };
-        let waits = link.handshake_waits(rtt);
-        if !waits.is_zero() {
+        // Of its own acknowledgements more is known later: whether its clock counts milliseconds.
+        let waits = link.handshake_waits(rtt).max(client.handshake_waited());
+        if waits >= WAITS_MIN {
             self.b.tx.begin_stamps(cx.now, stamps.val, rtt, waits);
         }
     }

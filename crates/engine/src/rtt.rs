@@ -18,6 +18,8 @@ pub struct RttEstimator {
     srtt: Option<Duration>,
     rttvar: Duration,
     min_rtt: Duration,
+    /// The smallest without what acknowledgements waited on a slow way back.
+    unwaited: Duration,
     /// What the handshake took, or what the link was said to take.
     expected: Option<Duration>,
     /// The link was said to be so fast that nothing else makes a round trip longer.
@@ -40,6 +42,7 @@ impl Default for RttEstimator {
             srtt: None,
             rttvar: Duration::ZERO,
             min_rtt: Duration::MAX,
+            unwaited: Duration::MAX,
             expected: None,
             is_certain: false,
             packets_took_us: 0,
@@ -74,6 +77,10 @@ impl RttEstimator {
             }
         }
     }
+    /// So much of this one an acknowledgement waited on its way back: the next need not wait.
+    pub fn note_waited(&mut self, rtt: Duration, waited: Duration) {
+        self.unwaited = self.unwaited.min(rtt.saturating_sub(waited));
+    }
     /// The path is another one of late, and its smallest round trip is this.
     pub fn set_min_rtt(&mut self, rtt: Duration) {
         self.min_rtt = rtt;
@@ -107,7 +114,7 @@ impl RttEstimator {
     pub fn soonest(&self) -> Duration {
         let handshake = self.expected.filter(|_| !self.is_certain).unwrap_or(Duration::MAX);
         let min = self.min_rtt();
-        min.min(handshake.max(min / 4 * 3))
+        min.min(handshake.max(min / 4 * 3)).min(self.unwaited)
     }
     /// The same, however much all samples may have waited: what a small packet took, where nobody
     /// knows more.
@@ -297,6 +304,17 @@ mod tests {
         assert_eq!((e.soonest(), e.min_rtt(), e.probe_after()), (ms(9), ms(10), Some(ms(20))));
         e.expect(Some(ms(1)), false);
         assert_eq!(e.soonest(), ms(10) / 4 * 3, "a large packet takes longer");
+    }
+
+    /// The first answers of a connection have all waited behind those of others. One that has not
+    /// comes sooner, and may be to a repetition.
+    #[test]
+    fn what_waited_on_its_way_back_is_no_least_round_trip() {
+        let mut e = RttEstimator::default();
+        e.sample(Duration::from_millis(700), Duration::ZERO);
+        assert_eq!(e.soonest(), Duration::from_millis(700));
+        e.note_waited(Duration::from_millis(700), Duration::from_millis(640));
+        assert_eq!((e.soonest(), e.min_rtt()), (Duration::from_millis(60), Duration::from_millis(700)));
     }
 
     #[test]

@@ -12,7 +12,7 @@ const WINDOW: Duration = Duration::from_secs(300);
 /// A round trip that is longer than the smallest one by one part of so many.
 const LATE_PARTS: u32 = 8;
 /// What waits for less than this may not wait at all.
-const WAITS_MIN: Duration = Duration::from_millis(10);
+pub const WAITS_MIN: Duration = Duration::from_millis(10);
 
 /// The smallest of the last one to two windows.
 #[derive(Clone, Copy, Debug, Default)]
@@ -89,10 +89,16 @@ impl Link {
     }
 
     /// A handshake has measured it. The packet that completed it waited by so much longer than the
-    /// SYN on its way back.
+    /// SYN on its way back. Others are on their way, too, where anything waits, and say the same. A
+    /// clock that counts no milliseconds shows waiting where one begins alone.
     pub(crate) fn note_handshake(&mut self, now: Instant, rtt: Duration, waited: Duration) {
         self.note_rtt(now, rtt, false);
-        self.unwaited_round_trip.note(now, rtt.saturating_sub(waited));
+        let unwaited = rtt.saturating_sub(waited);
+        if let Some((at, before)) = self.last_handshake.replace((now, unwaited))
+            && now.since(at) <= rtt
+        {
+            self.unwaited_round_trip.note(now, unwaited.max(before));
+        }
     }
 
     /// So much of a handshake that took so long it waited on its way back: by what the clocks of
@@ -148,6 +154,29 @@ mod tests {
         assert_eq!(rtt.smallest(), Some(ms(501)));
         rtt.note(at(800_000), ms(810));
         assert_eq!(rtt.smallest(), Some(ms(800)));
+    }
+
+    /// Two connections begin at once. The SYN of the second one stands behind that of the first,
+    /// and what completes their handshakes stands behind both.
+    #[test]
+    fn what_a_handshake_waits_for_is_known_of_all() {
+        use crate::config;
+        use crate::link::Links;
+        use crate::net::{IfaceId, LinkId, Way};
+        let (ms, at) = (Duration::from_millis, Instant::from_millis);
+        let (id, name, addresses) = (IfaceId(3), "sat0".into(), Vec::new());
+        let link = Some(config::Link::default());
+        let interfaces = vec![config::Interface { id, name, domain: 0, addresses, link }];
+        let mut links = Links::new(&config::Config { interfaces, ..config::Config::default() });
+        let link = links.get_mut(Way::Link(LinkId(0))).expect("it has one");
+        assert_eq!(link.handshake_waits(ms(224)), Duration::ZERO, "nobody knows");
+        link.note_handshake(at(300), ms(224), ms(169));
+        assert_eq!(link.handshake_waits(ms(224)), Duration::ZERO, "its clock may count anything");
+        link.note_handshake(at(316), ms(225), ms(170));
+        link.note_handshake(at(560), ms(241), ms(0));
+        assert_eq!((link.handshake_waits(ms(224)), link.handshake_waits(ms(241))), (ms(169), ms(186)));
+        assert_eq!(link.handshake_waits(ms(64)), Duration::ZERO, "next to nothing");
+        assert_eq!(link.measured_rtt(), Some(ms(224)), "as it was");
     }
 
     #[test]

@@ -54,6 +54,21 @@ fn sacks_cut_join_and_count() {
     assert!(b.is_empty() && b.is_consistent());
 }
 
+/// A timeout came too soon for most of what is under way. What three segments have overtaken was
+/// lost all the same: the acknowledgements that said so have not arrived.
+#[test]
+fn what_has_been_overtaken_stays_lost() {
+    let mut b = board(10);
+    let sacked = [block(2000, 3000), block(5000, 6000), block(8000, 8500)];
+    b.acknowledge(Instant::from_millis(100), SeqNum(1000), &sacked);
+    b.mark_lost(|_| true);
+    b.unmark_lost();
+    b.mark_overtaken(1500);
+    assert!(b.is_consistent());
+    assert_eq!(b.pipe(), 9000 - 2500 - 3000, "what stands before 5,000");
+    assert_eq!(b.next_lost(5000), Some((SeqNum(1000), 1000)));
+}
+
 #[test]
 fn a_lost_head_is_a_whole_segment_of_small_pieces() {
     let mut b = board(3);

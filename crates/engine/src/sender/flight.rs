@@ -456,6 +456,10 @@ impl Flight {
         }
         self.rtt.note_too_soon();
     }
+    /// The acknowledgement waited so long on its way back.
+    pub fn note_waited(&mut self, rtt: Duration, waited: Duration) {
+        self.rtt.note_waited(rtt, waited);
+    }
     /// What it tells of the rate.
     pub fn sample_rate(&mut self, now: Instant, acked: &Acked) -> RateSample {
         self.rate.on_ack(now, acked, self.board.lost_ever_bytes(), self.rtt.min_rtt())

@@ -24,6 +24,9 @@ const WAITS_MAX_MS: u32 = 10_000;
 /// clocks drift. Milliseconds.
 const REMEMBERED_MS: u32 = 300_000;
 
+/// What has waited for less on its way back has not waited for a slow one: delay jitters.
+const WAITS_MIN: Duration = Duration::from_millis(50);
+
 /// What is known of that clock. Times are milliseconds, modulo 2^32, and differences count.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Stamps {
@@ -132,6 +135,9 @@ impl Sender {
         if let Some(stamps) = &mut self.stamps {
             stamps.note(now, rtt);
         }
+        if let Some((rtt, waited)) = rtt.zip(self.waited_back()).filter(|(_, waited)| *waited > WAITS_MIN) {
+            self.flight.note_waited(rtt, waited);
+        }
     }
 
     /// How long the last acknowledgement has waited on its way back; `None`: nobody knows.
@@ -173,6 +179,25 @@ mod tests {
         assert_eq!(waits([0, 0], 1_000), Some(0));
         assert!(waits([6_000, 0], 1_000).is_some_and(|ms| ms == 0), "the way there is slow");
         assert!(waits([0, 6_000], 1_000).is_some_and(|ms| ms.abs_diff(594) <= 2), "the way back is");
+    }
+
+    /// All acknowledgements of a connection that begins while others fill the way back have waited.
+    /// By themselves they would show only how much longer each waits than the first one.
+    #[test]
+    fn what_the_handshake_waited_for_counts_from_the_first_acknowledgement_on() {
+        let (ms, at) = (Duration::from_millis, Instant::from_millis);
+        let waits = |mut stamps: Stamps| {
+            // The client got the SYN-ACK at 1,020 by its clock, and data at 1,270 and 1,290. The
+            // answers waited for 180 ms, and for 300.
+            for (now, val, rtt) in [(1_700, 1_270, 450), (1_840, 1_290, 570)] {
+                stamps.set(Some(Timestamps { val, ecr: 0 }));
+                stamps.note(at(now), Some(ms(rtt)));
+            }
+            stamps.waits().map(|waits| waits.as_millis())
+        };
+        let seeded = Stamps::of_handshake(at(1_450), 1_020, ms(430), ms(180));
+        assert_eq!(waits(seeded), Some(299));
+        assert_eq!(waits(Stamps::default()), Some(119), "the first one counts as prompt");
     }
 
     #[test]
