@@ -121,8 +121,8 @@ impl Hosts<'_> {
             };
         };
         let rtt = leg.handshake_rtt().or(leg.srtt()).or(link.rtt_in_force());
-        // What a handshake has waited for on its way back, acknowledgements of what is sent now wait
-        // for behind those that do already.
+        // What a handshake has waited for on its way back, acknowledgements of what is sent now
+        // wait for behind those that do already.
         let shown = leg.handshake_rtt().map_or(Duration::ZERO, |rtt| link.handshake_waits(rtt));
         let waits = self.acks_wait(links, to).max(shown);
         let path = Path {

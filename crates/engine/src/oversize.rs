@@ -265,7 +265,7 @@ impl Split<'_> {
         let packets = acks.clamp(PACKETS_ASKED_MIN, PACKETS_ASKED_MAX);
         let rest = self.relays.get(to.other()).supply();
         let rest_bytes = if rest.fin { rest.end.since(tx.snd_nxt()) } else { u32::MAX };
-        // Where no more than those are left, or than one large segment has, nothing is to be gained.
+        // Where no more than those are left, or than one large segment has, nothing is gained.
         let large = link.oversize(&self.sizes(to)).map_or(0, |wanted| wanted.fragments);
         if rest_bytes <= packets.max(large) * self.hosts().segment_payload(to) {
             return;

@@ -114,8 +114,8 @@ impl Stamps {
 }
 
 impl Sender {
-    /// What completed the handshake was stamped so by the receiver. It had waited for so long on its
-    /// way back, as far as all who use the link know: acknowledgements to come will have, too.
+    /// What completed the handshake was stamped so by the receiver. It had waited for so long on
+    /// its way back, as far as all who use the link know: acknowledgements to come will have, too.
     pub fn begin_stamps(&mut self, now: Instant, val: u32, rtt: Duration, waited: Duration) {
         self.stamps = Some(Box::new(Stamps::of_handshake(now, val, rtt, waited)));
     }
