@@ -18,8 +18,9 @@ pub struct RttEstimator {
     srtt: Option<Duration>,
     rttvar: Duration,
     min_rtt: Duration,
-    /// The smallest without what acknowledgements waited on a slow way back.
-    unwaited: Duration,
+    /// The smallest without what acknowledgements waited on a slow way back, microseconds;
+    /// `u32::MAX`: none has waited.
+    unwaited_us: u32,
     /// What the handshake took, or what the link was said to take.
     expected: Option<Duration>,
     /// The link was said to be so fast that nothing else makes a round trip longer.
@@ -42,7 +43,7 @@ impl Default for RttEstimator {
             srtt: None,
             rttvar: Duration::ZERO,
             min_rtt: Duration::MAX,
-            unwaited: Duration::MAX,
+            unwaited_us: u32::MAX,
             expected: None,
             is_certain: false,
             packets_took_us: 0,
@@ -79,7 +80,7 @@ impl RttEstimator {
     }
     /// So much of this one an acknowledgement waited on its way back: the next need not wait.
     pub fn note_waited(&mut self, rtt: Duration, waited: Duration) {
-        self.unwaited = self.unwaited.min(rtt.saturating_sub(waited));
+        self.unwaited_us = self.unwaited_us.min(micros(rtt.saturating_sub(waited)));
     }
     /// The path is another one of late, and its smallest round trip is this.
     pub fn set_min_rtt(&mut self, rtt: Duration) {
@@ -114,7 +115,7 @@ impl RttEstimator {
     pub fn soonest(&self) -> Duration {
         let handshake = self.expected.filter(|_| !self.is_certain).unwrap_or(Duration::MAX);
         let min = self.min_rtt();
-        min.min(handshake.max(min / 4 * 3)).min(self.unwaited)
+        min.min(handshake.max(min / 4 * 3)).min(Duration::from_micros(self.unwaited_us.into()))
     }
     /// The same, however much all samples may have waited: what a small packet took, where nobody
     /// knows more.
