@@ -74,6 +74,9 @@ const DRAINING_ROUNDS: u32 = 3;
 /// Round trips of BBR before a trial: twice as many after each one that fails, up to these.
 const TRIAL_ROUNDS: u32 = 2;
 const TRIAL_ROUNDS_MAX: u32 = 512;
+/// Of what lies behind the link nobody knows whether it is steady until it has been watched for so
+/// long.
+const STEADY_AFTER: Duration = Duration::from_secs(3);
 /// Round trips at the link's rate after which it is taken for good.
 const PROVEN_ROUNDS: u32 = 32;
 /// What is found now and surpasses what was found before by this, percent, moves.
@@ -121,6 +124,8 @@ pub(crate) struct KnownRate {
     patience_rounds: u32,
     /// What was found when it gave way last, bits per second.
     found_bps: u64,
+    /// Something was found for the first time then.
+    found_at: Option<Instant>,
     /// What is found moves: it was clearly more the next time.
     moves: bool,
     state: State,
@@ -265,6 +270,7 @@ impl KnownRate {
             is_drawn_apart: false,
             patience_rounds: TRIAL_ROUNDS,
             found_bps: u64::MAX,
+            found_at: None,
             moves: false,
             state: State::Link(0),
         }
@@ -623,8 +629,9 @@ impl KnownRate {
         let rate = rate.min(self.link_bps);
         let has_moved = self.found_bps < rate / MOVES_PERCENT * 100;
         self.moves |= has_moved;
+        let found_at = *self.found_at.get_or_insert(now);
         self.found_bps = rate;
-        if has_moved {
+        if has_moved || now.since(found_at) < STEADY_AFTER {
             self.patience_rounds = TRIAL_ROUNDS;
         } else if !matches!(self.state, State::Link(PROVEN_ROUNDS..)) {
             self.patience_rounds = (self.patience_rounds * 2).min(TRIAL_ROUNDS_MAX);

@@ -17,6 +17,7 @@
 //! bytes wait before the link and it takes longer; then so much is sent as it carries, and the
 //! declared rate is tried again, after each failure half as often.
 
+mod backlog;
 mod burst;
 mod fall;
 mod hosts;
@@ -354,32 +355,6 @@ impl RateEstimate {
         }
     }
 
-    /// More waits before the link than is meant to, as far as the newest report tells, and what has
-    /// been sent since.
-    #[must_use]
-    pub fn has_backlog(&self, now: Instant, total_bytes: u64) -> bool {
-        let (sent_at, waited) = self.waited;
-        now < sent_at + waited + 2 * self.round()
-            && self.waits_after(now, self.waited, total_bytes).unwrap_or(waited) > 2 * self.waiting_wanted()
-    }
-
-    /// How long a byte that leaves now will wait before the link, where one that left then waited
-    /// so long. That was a round trip ago: a queue that nothing has been added to since is empty by
-    /// now. `None`: nobody knows.
-    fn waits_now(&self, now: Instant, then: (Instant, Duration)) -> Option<Duration> {
-        self.waits_after(now, then, self.sent.total_bytes())
-    }
-
-    fn waits_after(
-        &self,
-        now: Instant,
-        (sent_at, waited): (Instant, Duration),
-        total_bytes: u64,
-    ) -> Option<Duration> {
-        let added = time_of(self.sent.since(sent_at, now, total_bytes)?, self.rate_bps?);
-        Some((waited + added).saturating_sub(now.since(sent_at)))
-    }
-
     /// Rates taken from reports so far.
     #[must_use]
     pub fn samples(&self) -> u64 {
@@ -431,6 +406,9 @@ impl RateEstimate {
         }
         let sample = Sample { rate_bps: self.total(now, report.peer, &sample), ..sample };
         self.learn(now, &sample, busy_since);
+        if report.of_host && self.is_as_declared() {
+            self.note_wait_of_hosts(&sample);
+        }
     }
 
     fn sent_by(&self, now: Instant, then: Instant) -> Option<Sent> {

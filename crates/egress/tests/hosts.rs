@@ -218,6 +218,20 @@ fn what_is_declared_too_high_is_noticed_by_acknowledgements() {
     }
 }
 
+/// What waits shows at once, though a lower rate has to show for longer until it is believed: what
+/// is sent twice would stand behind it.
+#[test]
+fn what_waits_before_a_slower_link_is_known_before_its_rate_is() {
+    let mut m = Model::declared(500).with_host(100 * RATE_BPS);
+    m.hosts[0].window_bytes = 3 * RATE_BPS / 8;
+    m.run(Duration::from_millis(700));
+    for _ in 0..8 {
+        m.run(Duration::from_millis(20));
+        assert!(m.percent() >= 500, "it is not believed so far");
+        assert!(m.estimate.has_backlog(m.now, m.sent), "{:?}", m.now);
+    }
+}
+
 /// No more of them are known at once than there is room for.
 #[test]
 fn a_crowd_of_hosts_tells_as_a_few_do() {

@@ -552,6 +552,13 @@ impl Link {
         self.far_end.delivers(now, self.patience())
     }
 
+    /// Packets stand in line before it: what would have been answered after this, had it not
+    /// waited, stands behind those that have been. `None`: none do, as far as is known.
+    #[must_use]
+    pub fn line(&self, now: Instant) -> Option<Instant> {
+        self.far_end.line(now, self.patience())
+    }
+
     /// So much has been delivered, and so much was found to be lost.
     pub(crate) fn note_losses(&mut self, delivered_bytes: u64, lost_bytes: u64) {
         self.losses.note(delivered_bytes, lost_bytes);

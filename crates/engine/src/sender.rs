@@ -79,6 +79,8 @@ pub struct Happened {
     pub large_sent_at: Option<Instant>,
     /// The round trip that was measured.
     pub rtt: Option<Duration>,
+    /// The shortest of the connection.
+    pub min_rtt: Duration,
     /// With a full segment.
     pub rtt_is_full: bool,
     /// So long the acknowledgement waited on its way back, as far as that shows.
@@ -94,6 +96,7 @@ impl Happened {
             place: (0, 0, 0),
             delivered_bytes: self.delivered_bytes,
             rtt: self.rtt,
+            min_rtt: self.min_rtt,
             waited_back: self.waited_back,
         }
     }

@@ -186,12 +186,12 @@ impl Split<'_> {
         // never expire, and packets are never made smaller.
         let is_asked = link.is_some_and(|link| link.is_silent_alone(addr));
         let is_said = link.is_some_and(Link::is_rate_declared);
-        let delivers = link.and_then(|link| link.delivers(cx.now));
-        if !is_said
-            && !is_asked
-            && let Some(newest) = delivers
-        {
-            tx.wait_in_line(cx.now, newest);
+        let line = link.filter(|_| !is_asked).and_then(|link| match is_said {
+            true => Some((link.line(cx.now)?, tx.rtt().min_rtt())),
+            false => Some((link.delivers(cx.now)?, Duration::ZERO)),
+        });
+        if let Some((newest, sooner)) = line {
+            tx.wait_in_line(cx.now, newest, sooner);
         }
         tx.expect_of_link(link, peer.identity());
         if !is_asked {

@@ -140,3 +140,23 @@ fn a_timeout_before_the_first_rtt_was_a_guess() {
     cc.on_rto(Instant::from_millis(1_000), 32 * 1_448, 0);
     assert!(cc.has_given_way());
 }
+
+#[test]
+fn what_is_not_known_to_be_steady_is_tried_again_soon() {
+    let mut cc = KnownRate::new(&Config {
+        kind: Kind::KnownRate,
+        mss: 1448,
+        fixed_rate_bps: Some(8_000_000),
+        handshake_rtt: Some(Duration::from_millis(500)),
+        ..Config::default()
+    });
+    cc.arrived_bps = 4_000_000;
+    for ms in [0, 900, 1_800] {
+        cc.give_way(Instant::from_millis(10_000 + ms));
+        assert_eq!(cc.patience_rounds, TRIAL_ROUNDS);
+    }
+    for n in 1..4 {
+        cc.give_way(Instant::from_millis(13_000));
+        assert_eq!(cc.patience_rounds, TRIAL_ROUNDS << n, "it is steady");
+    }
+}

@@ -83,10 +83,15 @@ impl RateEstimate {
         }
     }
 
-    /// The time over which a rate is taken, at least.
+    /// The time over which a rate is taken by this report, at least.
     pub(super) fn took_min(&self, report: &Report) -> Duration {
-        let of_host = || (self.round() / 8).max(TOOK_MIN).max(report.waited_back / WAITED_PARTS);
-        if report.of_host { of_host() } else { self.round() / 16 }
+        let usual = self.usual_took_min(report.of_host);
+        if report.of_host { usual.max(report.waited_back / WAITED_PARTS) } else { usual }
+    }
+
+    /// The same where no report has waited on its way back.
+    pub(super) fn usual_took_min(&self, of_host: bool) -> Duration {
+        if of_host { (self.round() / 8).max(TOOK_MIN) } else { self.round() / 16 }
     }
 
     /// All that were heard of late have shown this rate. Whether it is believed.

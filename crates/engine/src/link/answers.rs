@@ -23,6 +23,8 @@ pub struct Acknowledged {
     pub delivered_bytes: u64,
     /// The round trip that it showed.
     pub rtt: Option<Duration>,
+    /// The shortest of this connection.
+    pub min_rtt: Duration,
     /// So much of that it waited on its way back; `None`: nobody knows.
     pub waited_back: Option<Duration>,
 }
@@ -49,6 +51,9 @@ impl Links {
         of: &Acknowledged,
     ) {
         let Some(link) = self.get_mut(way) else { return };
+        if let Some(rtt) = of.rtt.filter(|_| !of.min_rtt.is_zero()) {
+            link.far_end.note_round_trip(now, rtt, of.min_rtt);
+        }
         // Of the link, not of this connection, all of whose packets may have waited.
         let min_rtt = link.measured_rtt();
         if let Some(arrived) = arrived {

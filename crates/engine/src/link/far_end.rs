@@ -44,6 +44,9 @@ pub struct FarEnd {
     /// Of all that is known to have arrived there: when the newest of it left, and when that was
     /// heard.
     carried: Option<(Instant, Instant)>,
+    /// Where packets wait before the link: when the newest that has been answered would have been
+    /// had it not waited, and when that was heard.
+    line: Option<(Instant, Instant)>,
     /// When a burst left from which the rate shows.
     train_at: Option<Instant>,
     /// The newest answer to a SYN that asked for a gateway came from one.
@@ -91,6 +94,26 @@ impl FarEnd {
     #[must_use]
     pub fn delivers(&self, now: Instant, patience: Duration) -> Option<Instant> {
         self.carried.filter(|(_, heard_at)| now.since(*heard_at) <= patience).map(|(sent_at, _)| sent_at)
+    }
+
+    /// A packet has been answered so much later than it left, by one whose shortest round trip is
+    /// that.
+    pub fn note_round_trip(&mut self, now: Instant, rtt: Duration, min_rtt: Duration) {
+        let would_be_at = now - rtt + min_rtt;
+        let newest_at = self.line.map(|(at, _)| at);
+        if rtt > min_rtt / 2 * 3 {
+            self.line = Some((newest_at.map_or(would_be_at, |at| at.max(would_be_at)), now));
+        } else if newest_at.is_none_or(|at| would_be_at >= at) {
+            self.line = None;
+        }
+    }
+
+    /// Packets wait before the link, by all that has been told of late: what would have been answered
+    /// after this, had it not waited, stands in line behind those. `None`: nothing has been told for
+    /// longer than `patience`, or nothing waits.
+    #[must_use]
+    pub fn line(&self, now: Instant, patience: Duration) -> Option<Instant> {
+        self.line.filter(|(_, heard_at)| now.since(*heard_at) <= patience).map(|(at, _)| at)
     }
 
     /// A SYN that asked for a gateway has been answered, by a gateway or by the host alone. Returns
@@ -186,5 +209,21 @@ mod tests {
         assert_eq!(delivers(&far_end, 1_300), Some(at(100)), "what was older came later");
         far_end.hear(at(1_600), &report(1_500, true));
         assert_eq!(delivers(&far_end, 1_600), None, "which transmission arrived is not known");
+    }
+
+    #[test]
+    fn what_left_later_stands_in_line_while_packets_wait() {
+        let (at, ms) = (Instant::from_millis, Duration::from_millis);
+        let mut far_end = FarEnd::default();
+        let line = |far_end: &FarEnd, now| far_end.line(at(now), ms(250));
+        far_end.note_round_trip(at(1_000), ms(60), ms(40));
+        assert_eq!(line(&far_end, 1_000), None, "nothing waits");
+        far_end.note_round_trip(at(1_100), ms(200), ms(40));
+        assert_eq!(line(&far_end, 1_350), Some(at(940)), "it left at 900, and should have taken 40");
+        assert_eq!(line(&far_end, 1_351), None, "silent");
+        far_end.note_round_trip(at(1_120), ms(800), ms(500));
+        assert_eq!(line(&far_end, 1_120), Some(at(940)), "that host is farther away, and waits, too");
+        far_end.note_round_trip(at(1_130), ms(530), ms(500));
+        assert_eq!(line(&far_end, 1_130), None, "that one does not wait: it is not the link");
     }
 }

@@ -107,6 +107,7 @@ impl Sender {
         self.tell_controller(now, acked, sample, prior_in_flight);
         self.settle_phase(now, acked.rtt);
         happened.rtt = acked.rtt;
+        happened.min_rtt = self.rtt().min_rtt();
         happened.rtt_is_full = acked.rtt_bytes >= self.mss();
     }
 

@@ -20,6 +20,9 @@ const HELD_MAX: Duration = Duration::from_secs(1);
 /// of so many.
 const USUAL_TIMES: u32 = 8;
 const USUAL: u32 = 8;
+/// And as the time in which the two left: a queue that others fill grows while a connection has a
+/// break, and no faster than that, as a rule.
+const QUEUE_TIMES: u32 = 8;
 /// Two boundaries one after the other, so far apart at least.
 const APART_MIN: Duration = Duration::from_secs(1);
 
@@ -44,7 +47,8 @@ impl Steps {
     pub(super) fn meets_boundary(&mut self, now: Instant, rtt: Duration, shortest: Duration) -> bool {
         let Some((sent_at, before)) = self.last.replace((now - rtt, rtt)) else { return false };
         let held = rtt.saturating_sub(before);
-        let least = HELD_MIN.max(shortest).max(self.usual * USUAL_TIMES);
+        let apart = (now - rtt).since(sent_at);
+        let least = HELD_MIN.max(shortest).max(self.usual * USUAL_TIMES).max(apart * QUEUE_TIMES);
         let is_held = now - rtt >= sent_at && held >= least && held <= HELD_MAX.max(shortest * 2);
         let meets = is_held && self.seen >= USUAL && self.note_boundary(now);
         if !meets {
@@ -110,6 +114,13 @@ mod tests {
     fn packets_that_take_long_have_met_none() {
         let mut steps = Steps::default();
         (1..40).for_each(|n| assert!(!of(&mut steps, 10_000 + n * 100, 100 * n)));
+    }
+
+    #[test]
+    fn a_queue_that_grew_in_a_break_is_none() {
+        let mut steps = Steps::default();
+        (0..20).for_each(|n| assert!(!of(&mut steps, 1_000 + n, 40 + n % 3)));
+        assert!(!of(&mut steps, 1_220, 200), "that left 40 ms later");
     }
 
     #[test]
