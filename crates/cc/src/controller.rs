@@ -144,6 +144,14 @@ impl Controller {
         }
     }
 
+    /// So much has arrived that was taken for lost: packets overtake each other. Told before
+    /// [`Self::on_ack`].
+    pub fn on_found(&mut self, bytes: u64, segments: u64) {
+        if let State::KnownRate(c) = &mut self.0 {
+            c.on_found(bytes, segments);
+        }
+    }
+
     /// Nothing was in flight for `idle` (RFC 2861): the window decays by half per `rto`, down to
     /// the initial one. Not called on declared links.
     pub fn on_idle_restart(&mut self, _now: Instant, idle: Duration, rto: Duration) {

@@ -19,6 +19,7 @@
 //! path carries half as much again, and so on up to the link's rate; after each trial that fails
 //! the next one waits twice as long.
 
+mod losses;
 mod paced;
 mod phase;
 mod shown;
@@ -29,6 +30,7 @@ use farlink_wire::time::{Duration, Instant};
 
 use crate::api::{Ack, Config, Congestion, Copies, Lost};
 use crate::cubic_bbr::CubicBbr;
+use losses::{Heavy, LOSS_AGAIN_PERCENT, LOST_SEGMENTS_MIN};
 
 /// What leaves before the first acknowledgement, at most: the largest window without scaling. Hosts
 /// offer no more at first.
@@ -52,6 +54,8 @@ const GROWTH_MIN: Duration = Duration::from_millis(10);
 const MUCH_GROWTH: Duration = Duration::from_millis(40);
 /// The RTT varies by so many mean differences between trains.
 const SPREAD_DIFFERENCES: u32 = 8;
+/// It may vary by this part of the smallest one (one over it), as far as nobody knows.
+const SPREAD_PARTS: u32 = 4;
 /// The mean difference follows the newest one by this part (one over it), once so many are known.
 const DIFFERENCES: u32 = 8;
 /// After so many it is known at all.
@@ -61,12 +65,6 @@ const DIFFERENCES_MIN: u32 = 4;
 const LATER_MAX: Duration = Duration::from_millis(50);
 /// What arrives at less than this share of the rate that is sent at, percent, has been held up.
 const SLOW_PERCENT: u64 = 95;
-/// Loss of this share of a round trip, percent, is not corruption.
-const LOSS_PERCENT: u64 = 33;
-/// Nor is this, in two round trips one after the other.
-const LOSS_AGAIN_PERCENT: u64 = 10;
-/// Fewer segments lost in a round trip say nothing.
-const LOST_SEGMENTS_MIN: u64 = 10;
 /// A link that carries less than this part of what it was said to, percent, is what held it up.
 const FALLS_PERCENT: u64 = 99;
 /// Round trips in which what has waited before such a link has come through.
@@ -126,6 +124,8 @@ pub(crate) struct KnownRate {
     found_bps: u64,
     /// Something was found for the first time then.
     found_at: Option<Instant>,
+    /// It gave way since so much was lost.
+    heavy: Option<Heavy>,
     /// What is found moves: it was clearly more the next time.
     moves: bool,
     state: State,
@@ -271,6 +271,7 @@ impl KnownRate {
             patience_rounds: TRIAL_ROUNDS,
             found_bps: u64::MAX,
             found_at: None,
+            heavy: None,
             moves: false,
             state: State::Link(0),
         }
@@ -312,6 +313,7 @@ impl KnownRate {
             State::Link(_) | State::Trial(_) => {
                 let held_up = shown.is_some_and(|s| self.is_held_up(&s));
                 if held_up || heavy_loss {
+                    self.heavy = heavy_loss.then(|| self.before_heavy());
                     self.give_way(ack.now);
                 } else if ack.round_start {
                     self.go_on();
@@ -566,8 +568,9 @@ impl KnownRate {
         waiting.end = shown.end;
         let grown = shown.end.rtt.saturating_sub(waiting.begin.rtt);
         let much = MUCH_GROWTH + spread;
-        // Before anybody knows how much it varies it takes twice as much.
-        let much = if self.jitter.is_known() { much } else { 2 * much };
+        // Before anybody knows how much it varies it takes twice as much, and more than it may.
+        let unknown = self.base.unwrap_or_default() / SPREAD_PARTS;
+        let much = if self.jitter.is_known() { much } else { much + much.max(unknown) };
         if grown > much && shown.end.rate_bps_since(&waiting.begin) < sent_at / 2 {
             return true;
         }
@@ -611,17 +614,6 @@ impl KnownRate {
         }
     }
 
-    /// A round trip has passed: whether it lost more than a link corrupts.
-    fn judge_losses(&mut self) -> bool {
-        let Rounds { delivered, lost, lost_segments, lossy, .. } = self.rounds;
-        let sent = delivered + lost;
-        // One that is larger than a packet is lost with any of its fragments.
-        let counts = lost_segments >= LOST_SEGMENTS_MIN;
-        let much = counts && lost.saturating_mul(100) > sent.saturating_mul(LOSS_AGAIN_PERCENT);
-        self.rounds.lossy = much;
-        much && (lossy || lost.saturating_mul(100) > sent.saturating_mul(LOSS_PERCENT))
-    }
-
     /// BBR goes on from what has arrived, and CUBIC beside it where delay varies.
     fn give_way(&mut self, now: Instant) {
         let seen = self.waiting.map(|w| w.end.rate_bps_since(&w.middle.unwrap_or(w.begin)));
@@ -657,7 +649,7 @@ impl KnownRate {
     }
 
     fn start_trial(&mut self, rate_bps: u64) {
-        self.waiting = None;
+        (self.waiting, self.heavy) = (None, None);
         self.train = Train::default();
         self.rounds.lossy = false;
         self.state = if rate_bps >= self.link_bps {

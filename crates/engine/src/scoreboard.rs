@@ -206,6 +206,11 @@ impl Scoreboard {
         let copy = r.copied_at.filter(|at| now.since(*at) >= self.min_rtt);
         let sent_at = copy.filter(|at| *at > r.sent_at).unwrap_or(r.sent_at);
         let again = r.retransmitted || copy.is_some();
+        let in_vain = r.repeats == 1 && now.since(r.sent_at) < self.min_rtt / 4 * 3;
+        if (r.lost && r.repeats == 0) || (in_vain && r.retransmitted) {
+            acked.found.0 += r.len();
+            acked.found.1 += r.len().div_ceil(u64::from(r.unit_bytes.max(1)));
+        }
         if !again {
             acked.original = true;
             if self.fack.is_some_and(|f| r.end.before(f)) {

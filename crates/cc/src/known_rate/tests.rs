@@ -5,6 +5,11 @@ use crate::{Kind, Sample};
 
 /// Whether BBR takes over where this is lost of 70 KB in a round trip.
 fn gives_way(lost_bytes: u64, segments: u64) -> bool {
+    after_losses(lost_bytes, segments).has_given_way()
+}
+
+/// The same.
+fn after_losses(lost_bytes: u64, segments: u64) -> KnownRate {
     let rate = Some(8_000_000);
     let mut cc = KnownRate::new(&Config {
         kind: Kind::KnownRate,
@@ -37,7 +42,7 @@ fn gives_way(lost_bytes: u64, segments: u64) -> bool {
         round_start: true,
         waited_back: None,
     });
-    cc.has_given_way()
+    cc
 }
 
 /// Acknowledgements that arrive at half of 8 Mbit/s, each later than the one before, from this
@@ -98,6 +103,50 @@ fn who_has_waited_for_a_link_that_carries_less_goes_back_to_its_queue() {
 fn the_loss_of_one_large_segment_says_nothing_of_a_bottleneck() {
     assert!(gives_way(28_960, 20), "twenty packets of fifty are more than a link corrupts");
     assert!(!gives_way(26_608, 1));
+}
+
+#[test]
+fn what_was_not_lost_is_no_bottleneck() {
+    let mut cc = after_losses(39_096, 27);
+    assert!(cc.has_given_way());
+    cc.on_found(14_480, 10);
+    assert!(cc.has_given_way(), "as much is lost as before");
+    cc.on_found(14_480, 10);
+    assert!(!cc.has_given_way(), "packets overtake each other");
+    assert_eq!((cc.patience_rounds, cc.free, cc.moves), (TRIAL_ROUNDS, 0, false));
+}
+
+/// Before anybody knows how much it varies it may by a quarter of the smallest one: 8 Mbit/s, 16
+/// segments at once.
+#[test]
+fn a_first_flight_that_is_held_by_chance_is_no_bottleneck() {
+    for (later_ms, is_slow) in [(6, false), (12, true)] {
+        let mut cc = KnownRate::new(&Config {
+            kind: Kind::KnownRate,
+            mss: 1448,
+            fixed_rate_bps: Some(100_000_000),
+            handshake_rtt: Some(Duration::from_millis(500)),
+            ..Config::default()
+        });
+        for n in 0..24 {
+            let rtt = Duration::from_millis(510 + later_ms * n);
+            cc.on_ack(&Ack {
+                now: Instant::from_millis(1_510 + later_ms * n),
+                acked_bytes: 1_448,
+                rtt: Some(rtt),
+                srtt: rtt,
+                min_rtt: Duration::from_millis(500),
+                in_flight_bytes: 30_000,
+                prior_in_flight_bytes: 30_000,
+                sample: Sample::default(),
+                app_limited: false,
+                in_recovery: false,
+                round_start: false,
+                waited_back: None,
+            });
+        }
+        assert_eq!(cc.has_given_way(), is_slow, "{later_ms} ms each");
+    }
 }
 
 /// Acknowledgements at the link's rate, 8 Mbit/s, whose RTT varies by up to 40 ms.

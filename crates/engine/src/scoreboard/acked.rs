@@ -32,6 +32,9 @@ pub struct Acked {
     pub repeated_once: Option<(Duration, Duration)>,
     /// How long ago the one of them was sent first that was sent last.
     pub age: Duration,
+    /// What had been taken for lost and arrives all the same, before a repetition of it could have:
+    /// bytes, and segments.
+    pub found: (u64, u64),
     /// Some segment that was acknowledged had been sent only once.
     pub original: bool,
     /// Of the newest segment: when it left, and what the leg had done by then.

@@ -96,6 +96,20 @@ fn no_rtt_from_what_waited_behind_a_repeated_segment() {
 }
 
 #[test]
+fn what_was_taken_for_lost_and_arrives_is_found() {
+    let mut b = board(5);
+    b.set_min_rtt(Duration::from_millis(40));
+    assert_eq!(b.mark_lost(|r| r.seq.before(SeqNum(3000))), 3000);
+    b.resent(Instant::from_millis(50), SeqNum(0), 1000, 1000, Then::default());
+    b.resent(Instant::from_millis(55), SeqNum(1000), 1000, 1000, Then::default());
+    let a = b.acknowledge(Instant::from_millis(60), SeqNum(0), &[block(2000, 5000)]);
+    assert_eq!(a.found, (1000, 2), "one has not been sent again");
+    let a = b.acknowledge(Instant::from_millis(70), SeqNum(1000), &[]);
+    assert_eq!(a.found, (1000, 1), "that cannot be the repetition");
+    assert_eq!(b.acknowledge(Instant::from_millis(95), SeqNum(2000), &[]).found, (0, 0));
+}
+
+#[test]
 fn late_originals_below_the_highest_are_reordering() {
     let mut b = board(5);
     assert!(!b.acknowledge(Instant::from_millis(50), SeqNum(0), &[block(3000, 4000)]).reordered);

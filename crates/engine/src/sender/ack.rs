@@ -167,6 +167,9 @@ impl Sender {
         prior_in_flight_bytes: u64,
     ) {
         let rtt = self.flight.rtt();
+        if acked.found.0 > 0 {
+            self.governor.on_found(acked.found);
+        }
         let holds_back = self.governor.on_ack(&Ack {
             now,
             acked_bytes: acked.delivered_bytes,

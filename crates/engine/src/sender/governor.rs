@@ -245,6 +245,10 @@ impl Governor {
         self.cc.on_ack(ack);
         self.cc.holds_back()
     }
+    /// So many bytes and segments have arrived that were taken for lost.
+    pub fn on_found(&mut self, (bytes, segments): (u64, u64)) {
+        self.cc.on_found(bytes, segments);
+    }
     /// What may be sent in recovery after an acknowledgement that shows so many bytes delivered,
     /// `pipe_bytes` being under way. `safe`: it advanced and showed no loss; `partial`: it advanced
     /// and did, and nothing but the next repetition tells more.
