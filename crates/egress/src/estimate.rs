@@ -511,8 +511,7 @@ impl RateEstimate {
         let rate = self.at_most(sample.rate_bps.max(8_000));
         let Some(old) = self.rate_bps else {
             if sample.saturated {
-                self.found(now, rate);
-                self.burst = Burst::new(now + self.round() / 2, &sample.with_rate(rate));
+                self.found_by_burst(now, rate, sample);
             } else if self.gathers(now, sample.bytes) >= SEARCH_BYTES {
                 self.confirmed_at = now;
                 // So much has been carried before.
@@ -528,7 +527,7 @@ impl RateEstimate {
         if self.searching {
             self.told_at = now;
             if sample.saturated {
-                self.found(now, rate);
+                self.found_by_burst(now, rate, sample);
             } else if rate > old {
                 self.confirmed_at = now;
                 self.rate_bps = Some(rate);
