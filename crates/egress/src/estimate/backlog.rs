@@ -33,8 +33,8 @@ impl RateEstimate {
         Some((waited + added).saturating_sub(now.since(sent_at)))
     }
 
-    /// Bits per second that the link carries, though it may not be believed yet. How fast to send does
-    /// not go by this, since delay may have varied by itself.
+    /// Bits per second that the link carries, though it may not be believed yet. How fast to send
+    /// does not go by this, since delay may have varied by itself.
     fn carries_bps(&self) -> Option<u64> {
         let rate_bps = self.rate_bps?;
         let newest = self.recent.back().map(|(_, s)| s).filter(|s| s.saturated && self.is_as_declared());

@@ -17,7 +17,8 @@ const PROBE_MAX: Duration = Duration::from_millis(40);
 const GAIN_MAX: u64 = 800;
 
 /// A burst with uneven parts that took less than this part of a round trip (one over it) may have
-/// been held by chance all of that time: its whole says little. Then more is tried for a round trip.
+/// been held by chance all of that time: its whole says little. Then more is tried for a round
+/// trip.
 const SHORT_PARTS: u32 = 4;
 /// As fast as other controllers begin, percent (2 / ln 2), and less where its parts differ by less.
 const GAIN_MAX_SHORT: u64 = 289;

@@ -108,9 +108,9 @@ impl FarEnd {
         }
     }
 
-    /// Packets wait before the link, by all that has been told of late: what would have been answered
-    /// after this, had it not waited, stands in line behind those. `None`: nothing has been told for
-    /// longer than `patience`, or nothing waits.
+    /// Packets wait before the link, by all that has been told of late: what would have been
+    /// answered after this, had it not waited, stands in line behind those. `None`: nothing has
+    /// been told for longer than `patience`, or nothing waits.
     #[must_use]
     pub fn line(&self, now: Instant, patience: Duration) -> Option<Instant> {
         self.line.filter(|(_, heard_at)| now.since(*heard_at) <= patience).map(|(at, _)| at)

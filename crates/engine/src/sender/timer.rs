@@ -211,7 +211,8 @@ impl Sender {
     /// The way delivers, and nothing has arrived that left after `newest`. What left later stands
     /// in line before a bottleneck, behind what others have sent: it is not lost, however long that
     /// takes, and a repetition would only stand behind it. Timers that are due wait a little, as
-    /// long as the largest RTO in all. `sooner`: where `newest` is when it would have been answered.
+    /// long as the largest RTO in all. `sooner`: where `newest` is when it would have been
+    /// answered.
     pub fn wait_in_line(&mut self, now: Instant, newest: Instant, sooner: Duration) {
         let bounds = self.flight.rto_bounds();
         let in_line = |r: &Sent| r.sent_at + sooner > newest && now.since(r.sent_at) < bounds.max;
