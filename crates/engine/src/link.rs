@@ -67,6 +67,8 @@ use way_back::WayIn;
 /// A link delivers while it has told of something within its round trip, or within this where that
 /// is shorter: a gateway acknowledges about twelve times a second where little comes in.
 const DELIVERS_MIN: Duration = Duration::from_millis(250);
+/// Below this rate a report costs something, bits per second.
+const SLOW_BPS: u64 = 100_000;
 /// Reports kept until they are asked for.
 const REPORTS_MAX: usize = 64;
 
@@ -493,8 +495,14 @@ impl Link {
             return false;
         }
         // Where the rate is said here, it will be at the other end.
-        self.meter.is_due(now, interval, !self.is_rate_declared())
+        self.meter.is_due(now, interval, !self.is_rate_declared() || !self.is_slow())
             || (!self.is_rate_declared() && self.meter.is_due_early(now, told_delay, has_gap))
+    }
+
+    /// A report takes a noticeable part of what it carries, one way or the other.
+    fn is_slow(&self) -> bool {
+        let rates = [self.rate_in_force_bps(), self.rate_in_bps()];
+        rates.into_iter().flatten().any(|bps| bps < SLOW_BPS)
     }
 
     /// It has been told.

@@ -133,8 +133,8 @@ impl Meter {
         now < self.late_until
     }
 
-    /// Nothing has been told for so long. `is_sought`: the rate of the link is looked for, so each
-    /// report counts.
+    /// Nothing has been told for so long. `is_sought`: the rate of the link is looked for, or it is
+    /// so fast that a report costs nothing, so each counts.
     #[must_use]
     pub fn is_due(&self, now: Instant, interval: Duration, is_sought: bool) -> bool {
         let is_worth = is_sought || self.received_bytes.wrapping_sub(self.told_bytes) >= WORTH_BYTES;
