@@ -575,7 +575,9 @@ impl KnownRate {
             return true;
         }
         // Who waits and is lost has found a full buffer.
-        let lost = (shown.end.lost.0 - waiting.begin.lost.0, shown.end.lost.1 - waiting.begin.lost.1);
+        // What was taken for lost, and has come after all, is taken back.
+        let (end, begin) = (shown.end.lost, waiting.begin.lost);
+        let lost = (end.0.saturating_sub(begin.0), end.1.saturating_sub(begin.1));
         let came = shown.end.delivered.saturating_sub(waiting.begin.delivered);
         if lost.1 >= LOST_SEGMENTS_MIN && lost.0 * 100 > (lost.0 + came) * LOSS_AGAIN_PERCENT {
             return true;

@@ -268,7 +268,8 @@ pub struct Settings {
     pub rate_in_known: bool,
     /// What single gateways are told in place of the link's rate, by the name of their node.
     pub told_rates: BTreeMap<String, Told>,
-    /// The link itself is never faster than that: what hosts alone get of a link as it was declared.
+    /// The link itself is never faster than that: what hosts alone get of a link as it was
+    /// declared.
     pub link_as_told: bool,
     /// Whether the gateways are told the link's round trip.
     pub rtt_known: bool,

@@ -108,9 +108,9 @@ impl RateEstimate {
         self.presence.back_at.is_some_and(|back| is_new(back) && !self.phases.explains(back))
     }
 
-    /// A report came, of a packet that left then. On a slow link a rate is that of many round trips.
-    /// Where less is sent meanwhile, one packet that has found nothing before it shows that all has
-    /// gone.
+    /// A report came, of a packet that left then. On a slow link a rate is that of many round
+    /// trips. Where less is sent meanwhile, one packet that has found nothing before it shows that
+    /// all has gone.
     pub(super) fn end_drain(&mut self, now: Instant, sent_at: Instant, waited: Duration) {
         let is_slow = self.beat() > SLOW_ROUNDS * self.round();
         let is_drained = sent_at >= self.changed_at && waited < self.waiting_wanted();
@@ -154,8 +154,8 @@ impl RateEstimate {
             true => SILENCE_ROUNDS_DECLARED,
             false => SILENCE_ROUNDS,
         };
-        // What is reckoned to have been added may have been dropped: no line becomes much longer than
-        // it has been.
+        // What is reckoned to have been added may have been dropped: no line becomes much longer
+        // than it has been.
         let left = left.min(SILENCE_ROUNDS * self.beat()).min(waited * 2 + self.beat());
         // On a slow link four packets take much longer than a round trip: less is sent, so they do
         // not come, and nothing is told though all has gone.
