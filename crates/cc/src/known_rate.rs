@@ -574,11 +574,11 @@ impl KnownRate {
         if grown > much && shown.end.rate_bps_since(&waiting.begin) < sent_at / 2 {
             return true;
         }
-        // Who waits and is lost has found a full buffer.
-        // What was taken for lost, and has come after all, is taken back.
+        // Spurious losses are taken back, so fewer may be counted at the end.
         let (end, begin) = (shown.end.lost, waiting.begin.lost);
         let lost = (end.0.saturating_sub(begin.0), end.1.saturating_sub(begin.1));
         let came = shown.end.delivered.saturating_sub(waiting.begin.delivered);
+        // Who waits and is lost has found a full buffer.
         if lost.1 >= LOST_SEGMENTS_MIN && lost.0 * 100 > (lost.0 + came) * LOSS_AGAIN_PERCENT {
             return true;
         }

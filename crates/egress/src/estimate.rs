@@ -125,8 +125,8 @@ pub struct Report {
     /// It is the acknowledgement of a host behind the link, which came at that time by the clock
     /// here, and the bytes are what hosts have acknowledged in all.
     pub of_host: bool,
-    /// So long it waited on its way back. What others said of the time before may have been lost
-    /// there.
+    /// Queueing delay of the acknowledgement on its way back. Earlier ones may have been dropped
+    /// from that queue.
     pub waited_back: Duration,
 }
 

@@ -7,7 +7,7 @@ use super::{KnownRate, State};
 const LOSS_PERCENT: u64 = 33;
 /// Nor is this, in two round trips one after the other.
 pub(super) const LOSS_AGAIN_PERCENT: u64 = 10;
-/// Fewer segments lost in a round trip say nothing.
+/// Fewer lost segments in a round trip are no evidence of congestion.
 pub(super) const LOST_SEGMENTS_MIN: u64 = 10;
 
 /// What a round trip has lost that lost too much, and what was known before that.

@@ -3,6 +3,17 @@
 use super::*;
 use crate::{Kind, Sample};
 
+/// A link that is said to carry so much, bits per second, and a handshake of 500 ms.
+fn on_long_path(rate_bps: u64) -> KnownRate {
+    KnownRate::new(&Config {
+        kind: Kind::KnownRate,
+        mss: 1448,
+        fixed_rate_bps: Some(rate_bps),
+        handshake_rtt: Some(Duration::from_millis(500)),
+        ..Config::default()
+    })
+}
+
 /// Whether BBR takes over where this is lost of 70 KB in a round trip.
 fn gives_way(lost_bytes: u64, segments: u64) -> bool {
     after_losses(lost_bytes, segments).has_given_way()
@@ -69,13 +80,7 @@ fn wait(cc: &mut KnownRate, from_ms: u64) {
 
 #[test]
 fn who_has_waited_for_a_link_that_carries_less_goes_back_to_its_queue() {
-    let mut cc = KnownRate::new(&Config {
-        kind: Kind::KnownRate,
-        mss: 1448,
-        fixed_rate_bps: Some(8_000_000),
-        handshake_rtt: Some(Duration::from_millis(500)),
-        ..Config::default()
-    });
+    let mut cc = on_long_path(8_000_000);
     wait(&mut cc, 560);
     assert!(cc.has_given_way(), "something is slow");
     cc.set_link_rate(7_950_000, true);
@@ -121,13 +126,7 @@ fn what_was_not_lost_is_no_bottleneck() {
 #[test]
 fn a_first_flight_that_is_held_by_chance_is_no_bottleneck() {
     for (later_ms, is_slow) in [(6, false), (12, true)] {
-        let mut cc = KnownRate::new(&Config {
-            kind: Kind::KnownRate,
-            mss: 1448,
-            fixed_rate_bps: Some(100_000_000),
-            handshake_rtt: Some(Duration::from_millis(500)),
-            ..Config::default()
-        });
+        let mut cc = on_long_path(100_000_000);
         for n in 0..24 {
             let rtt = Duration::from_millis(510 + later_ms * n);
             cc.on_ack(&Ack {
@@ -192,13 +191,7 @@ fn a_timeout_before_the_first_rtt_was_a_guess() {
 
 #[test]
 fn what_is_not_known_to_be_steady_is_tried_again_soon() {
-    let mut cc = KnownRate::new(&Config {
-        kind: Kind::KnownRate,
-        mss: 1448,
-        fixed_rate_bps: Some(8_000_000),
-        handshake_rtt: Some(Duration::from_millis(500)),
-        ..Config::default()
-    });
+    let mut cc = on_long_path(8_000_000);
     cc.arrived_bps = 4_000_000;
     for ms in [0, 900, 1_800] {
         cc.give_way(Instant::from_millis(10_000 + ms));

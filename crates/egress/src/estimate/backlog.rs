@@ -1,4 +1,4 @@
-//! What waits before the link, as far as that is known: what was told, and what has left since.
+//! The backlog before the link: as the newest report shows it, and what has been sent since.
 
 use farlink_wire::time::{Duration, Instant};
 
@@ -43,8 +43,8 @@ impl RateEstimate {
         Some(carried.map_or(rate_bps, |(bps, _)| bps.min(rate_bps)))
     }
 
-    /// Hosts have told of it, and what is declared is believed so far. If one of them did not wait,
-    /// it is not the link.
+    /// A sample of hosts, while the declared rate is believed. One host without queueing delay
+    /// shows that the queue of the others is not the link's.
     pub(super) fn note_wait_of_hosts(&mut self, sample: &Sample) {
         let waited = self.lately().map(|s| s.waited).min().unwrap_or(sample.waited);
         self.waited = (sample.sent_at, waited);
