@@ -648,12 +648,12 @@ fn count_sent(cx: &mut Cx<'_>, out: Way, plan: Option<&Plan>, size: WireSize) {
             counters.retransmitted_bytes += u64::from(p.len);
         }
         Purpose::Early => {
-            counters.early_repeated_bytes += u64::from(p.len);
+            counters.count_copy(p.len, size.bytes);
             if let Some(link) = cx.links.get_mut(out) {
                 link.note_copy(cx.now, size.bytes);
             }
         }
-        Purpose::SizeProbe => counters.early_repeated_bytes += u64::from(p.len),
+        Purpose::SizeProbe => counters.count_copy(p.len, size.bytes),
         Purpose::WindowProbe => counters.zero_window_probes += 1,
         Purpose::New => {}
     }

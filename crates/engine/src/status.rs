@@ -205,6 +205,10 @@ counters! {
     retransmitted_bytes,
     /// Payload bytes of copies that an idle link carried before a loss could be known.
     early_repeated_bytes,
+    /// Packets of such copies, and of tries of a larger size.
+    early_repeated_packets,
+    /// IP bytes of those packets.
+    early_repeated_packet_bytes,
     /// Retransmission timeouts.
     rtos,
     /// Tail loss probes.
@@ -238,6 +242,13 @@ counters! {
 }
 
 impl Counters {
+    /// A packet of this size has left with payload that left before, though nothing tells of a loss.
+    pub(crate) fn count_copy(&mut self, payload_bytes: u32, packet_bytes: u32) {
+        self.early_repeated_bytes += u64::from(payload_bytes);
+        self.early_repeated_packets += 1;
+        self.early_repeated_packet_bytes += u64::from(packet_bytes);
+    }
+
     /// This has happened to a connection.
     pub(crate) fn count(&mut self, what: Event) {
         let counter = match what {

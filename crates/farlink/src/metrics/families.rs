@@ -211,6 +211,8 @@ pub const FAMILIES: &[Family] = &[
         "early_repeated_bytes",
         "Payload of copies that an idle link carried before a loss could be known."
     ),
+    engine!("early_repeated_packets", "Packets of such copies, and of tries of a larger size."),
+    engine!("early_repeated_packet_bytes", "IP bytes of those packets."),
     engine!("duplicate_bytes", "Payload that came in a second time."),
     engine!("rtos", "Retransmission timeouts."),
     engine!("tail_loss_probes", "Tail loss probes."),

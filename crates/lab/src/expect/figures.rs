@@ -6,9 +6,6 @@ use crate::report::CellReport;
 
 /// Bytes of a full segment, for bounds that count in segments.
 const SEGMENT_BYTES: f64 = 1_460.0;
-/// A full packet, and its payload beside timestamps.
-const PACKET_BYTES: f64 = 1_500.0;
-const PAYLOAD_BYTES: f64 = 1_448.0;
 /// Headers of an acknowledgement over IPv4 with timestamps and two SACK blocks, a D-SACK first.
 const COPY_ACK_BYTES: f64 = 72.0;
 /// The share of the limit that is no delay: what is later than that counts in round trips.
@@ -88,11 +85,11 @@ pub fn figure(cell: &CellReport, name: &str) -> Option<f64> {
         "repaired_share" => Some(metric("repaired_bytes")? / payload()?),
         "early_share" => Some(metric("early_bytes")? / payload()?),
         "link_own_bytes" => {
-            let early = metric("early_bytes").unwrap_or(0.0);
+            let of_copies = |what: &str| metric(&format!("copy_{what}")).unwrap_or(0.0);
             // What came twice for another reason is told of, too: one for each copy at most.
             let told =
-                metric("link_copy_ack_bytes").unwrap_or(0.0).min(early / PAYLOAD_BYTES * COPY_ACK_BYTES);
-            Some(metric("link_bytes")? - early * PACKET_BYTES / PAYLOAD_BYTES - told)
+                metric("link_copy_ack_bytes").unwrap_or(0.0).min(of_copies("packets") * COPY_ACK_BYTES);
+            Some(metric("link_bytes")? - of_copies("bytes") - told)
         }
         "wasted_share" => Some(metric("wasted_bytes")? / payload()?),
         "round_trips_late" => Some((cell.seconds? - AT_THE_LIMIT * cell.limit_seconds?) / round_trip_s()?),
@@ -130,7 +127,8 @@ mod tests {
             "ratio_to_limit": 1.333, "intact": true, "paper_seconds": null,
             "metrics": { "ack_packets": 40.0, "retransmitted_bytes": 300_000.0, "repaired_bytes": 100_000.0,
                 "early_bytes": 200_000.0, "wasted_bytes": 50_000.0, "flows_split": 200.0, "gw1_held_max_bytes": 500_000.0,
-                "gw2_held_max_bytes": 2_000_000.0 },
+                "gw2_held_max_bytes": 2_000_000.0, "link_bytes": 1_400_000.0, "link_copy_ack_bytes": 20_000.0,
+                "copy_packets": 100.0, "copy_bytes": 150_000.0 },
             "round_trip_bps": [1e6, 4e6],
         }))
         .unwrap();
@@ -142,6 +140,7 @@ mod tests {
             ("repaired_share", 0.1),
             ("early_share", 0.2),
             ("wasted_share", 0.05),
+            ("link_own_bytes", 1_242_800.0),
             ("round_trips_late", 1.7),
             ("splits_per_flow", 2.0),
             ("held_over_aim", 2.0),

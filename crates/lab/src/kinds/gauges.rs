@@ -34,6 +34,24 @@ pub(crate) struct Gauge {
     pub(crate) rate_bps: u64,
 }
 
+/// Copies that all gateways sent for the second time before a loss could be known, and tries of a
+/// larger size.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Copies {
+    /// Packets.
+    pub(crate) packets: u64,
+    /// Their IP bytes.
+    pub(crate) bytes: u64,
+}
+
+impl Copies {
+    /// As figures of a run.
+    pub(crate) fn measure(self, measured: &mut Measured) {
+        measured.metric("copy_packets", self.packets as f64);
+        measured.metric("copy_bytes", self.bytes as f64);
+    }
+}
+
 /// One look.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Sample {

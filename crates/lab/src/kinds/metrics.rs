@@ -72,6 +72,7 @@ pub(super) fn of_gateways(cell: &Cell, lab: &Lab, measured: &mut Measured) {
     let (sender, receiver) = sides(cell);
     let mut memory = 0;
     let mut split = 0;
+    let mut copies = gauges::Copies::default();
     let mut all_links = Vec::new();
     for gateway in &lab.gateways {
         match gateway.status() {
@@ -88,16 +89,20 @@ pub(super) fn of_gateways(cell: &Cell, lab: &Lab, measured: &mut Measured) {
         }
         let peak = |name: &str| gateway.engine_number(name).unwrap_or(0);
         gauges::of_peaks(&gateway.node, peak("held_max_bytes"), peak("pool_max_bytes"), measured);
-        let early = gateway.engine_number("counters.early_repeated_bytes").unwrap_or(0) as f64;
+        let counter = |name: &str| gateway.engine_number(&format!("counters.{name}")).unwrap_or(0);
+        let early = counter("early_repeated_bytes") as f64;
         if gateway.node == sender {
             measured.metric("early_bytes", early);
         } else if gateway.node == receiver {
             measured.metric("local_early_bytes", early);
         }
+        copies.packets += counter("early_repeated_packets");
+        copies.bytes += counter("early_repeated_packet_bytes");
         memory += gateway.engine_number("pool_bytes").unwrap_or(0);
         memory += gateway.engine_number("table_bytes").unwrap_or(0);
-        split += gateway.engine_number("counters.flows_split").unwrap_or(0);
+        split += counter("flows_split");
     }
+    copies.measure(measured);
     by_kind::of_links(all_links.iter(), measured);
     if !lab.gateways.is_empty() {
         measured.metric("memory_bytes", memory as f64);

@@ -47,7 +47,7 @@ pub(crate) struct Returned {
     pub(crate) ack_packets: u64,
     /// Their bytes.
     pub(crate) ack_bytes: u64,
-    /// Of those that tell of data that came twice.
+    /// Of those in both directions that tell of data that came twice.
     pub(crate) copy_ack_bytes: u64,
     /// Packets that found no room before that line.
     pub(crate) drops: u64,
@@ -78,7 +78,7 @@ pub(crate) fn of_lab(cell: &Cell, lab: &Lab) -> Result<Returned> {
         acked_bytes: series(back, "acked_bytes"),
         ack_packets: number(back, "ack_packets"),
         ack_bytes: number(back, "ack_bytes"),
-        copy_ack_bytes: number(back, "copy_ack_bytes"),
+        copy_ack_bytes: number(data, "copy_ack_bytes") + number(back, "copy_ack_bytes"),
         drops: number(back, "dropped_queue"),
         fragments: number(data, "fragments"),
         link_bytes: number(data, "serialised_bytes") + number(back, "serialised_bytes"),

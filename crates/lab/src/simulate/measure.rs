@@ -207,7 +207,7 @@ fn returned_of(cell: &Cell, network: &Network) -> returned::Returned {
         data_bytes: bytes(data),
         ack_packets: of_back.ack_packets,
         ack_bytes: of_back.ack_bytes,
-        copy_ack_bytes: of_back.copy_ack_bytes,
+        copy_ack_bytes: of_data.copy_ack_bytes + of_back.copy_ack_bytes,
         drops: of_back.dropped_queue,
         fragments: of_data.fragments,
         link_bytes: of_data.serialised_bytes + of_back.serialised_bytes,
@@ -312,6 +312,7 @@ fn of_gateways(network: &mut Network, measured: &mut Measured) {
     let (mut memory, mut split, mut doubted, mut count) = (0, 0, 0, 0);
     let (mut peaks, mut returned, mut links) = (Vec::new(), Vec::new(), Vec::new());
     let mut queue = measured.metrics.get("queue_max_bytes").copied().unwrap_or(0.0);
+    let mut copies = gauges::Copies::default();
     for node in network.world.gateways() {
         let Some(gateway) = network.world.gateway(node).and_then(|g| g.gateway.as_mut()) else { continue };
         let status = gateway.status();
@@ -323,10 +324,13 @@ fn of_gateways(network: &mut Network, measured: &mut Measured) {
         links.extend(status.links.iter().filter_map(|l| serde_json::to_value(l).ok()));
         memory += status.engine.pool_bytes + status.engine.table_bytes;
         split += status.engine.counters.flows_split;
+        copies.packets += status.engine.counters.early_repeated_packets;
+        copies.bytes += status.engine.counters.early_repeated_packet_bytes;
         doubted += status.engine.counters.xcp_doubted;
         count += 1;
     }
     measured.metric("queue_max_bytes", queue);
+    copies.measure(measured);
     for (node, held, blocks) in peaks {
         gauges::of_peaks(network.world.name(node), held, blocks, measured);
     }
