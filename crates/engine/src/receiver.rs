@@ -19,6 +19,9 @@ const QUICK_ACKS: u8 = 16;
 /// So often in a row a source repeats a segment that was acknowledged, until what it was told is
 /// taken to be lost on the way.
 const REPETITIONS_UNHEARD: u8 = 2;
+/// A host that takes a FIN acknowledges it within the time that delayed acknowledgements take in
+/// Linux (`TCP_DELACK_MIN`).
+const FIN_TOLD_AFTER: Duration = Duration::from_millis(40);
 
 /// How a payload stood to the bytes that wait above a hole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -281,6 +284,19 @@ impl Receiver {
             };
         }
         self.owe(owed);
+    }
+
+    /// A FIN has come. Its destination acknowledges it soon, as a rule: a gateway hears of both with
+    /// one acknowledgement, then.
+    pub fn on_fin_taken(&mut self, now: Instant, policy: AckPolicy) {
+        match policy {
+            AckPolicy::Silent { .. } => {}
+            AckPolicy::Host(_) => self.owe_now(),
+            AckPolicy::Gateway(interval) | AckPolicy::Beginning(interval) => {
+                self.ack_held_back = true;
+                self.owe_by(now + interval.min(FIN_TOLD_AFTER));
+            }
+        }
     }
 
     /// A source that repeats what was acknowledged, again and again, has not got the
