@@ -97,11 +97,15 @@ impl Split<'_> {
     }
 
     /// The acknowledgement number for the next segment to a host. Before the first early
-    /// acknowledgement of bulk data a pure one repeats the last, to show the whole window while
-    /// nothing is in custody yet.
+    /// acknowledgement of bulk data a pure one says what the far host has, to show the whole window
+    /// while nothing is in custody yet.
     fn next_ack_for(&self, to: Side, pure: bool) -> SeqNum {
-        let rx = &self.relays.get(to).rx;
-        if pure && rx.raise_first { rx.last_ack_sent() } else { self.ack_for(to) }
+        let relay = self.relays.get(to);
+        let ack = self.ack_for(to);
+        if !(pure && relay.rx.raise_first) {
+            return ack;
+        }
+        relay.rx.last_ack_sent().max(relay.far_acked().min(ack))
     }
 
     /// Right edge of the window for segments to a host.
