@@ -96,8 +96,11 @@ impl CubicBbr {
         } else if ack.round_start {
             self.bursts = self.bursts.saturating_sub(1);
         }
+        let held_back = self.relies_on_pacing();
         if let Some(cubic) = &mut self.cubic {
-            cubic.on_ack(ack);
+            // What BBR's pace holds back does not fill CUBIC's window, which grows by use alone.
+            let unused = held_back && ack.prior_in_flight_bytes.saturating_add(cubic.mss()) < cubic.cwnd();
+            cubic.on_ack(&Ack { app_limited: ack.app_limited || unused, ..*ack });
             self.timed_out &= is_initial(cubic);
         }
         // BBR alone would have no more under way. It waits for that where it probes for the RTT.
@@ -229,4 +232,42 @@ fn begins(cubic: &LossBased) -> bool {
 /// The window is no larger than an initial one.
 fn is_initial(cubic: &LossBased) -> bool {
     cubic.cwnd() <= cubic.mss() * u64::from(INITIAL_WINDOW_SEGMENTS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::Sample;
+
+    #[test]
+    fn what_a_pace_holds_back_does_not_fill_the_window() {
+        let rtt = Duration::from_millis(500);
+        let grown = |in_flight: u64| {
+            let mut now = Instant::from_millis(1);
+            let config = Config { mss: 1_000, ..Config::default() };
+            let mut c = CubicBbr::resume(&config, now, (8_000_000, rtt), true);
+            let before = c.cubic_cwnd();
+            assert!(c.relies_on_pacing());
+            for n in 0..60 {
+                now += rtt / 20;
+                c.on_ack(&Ack {
+                    now,
+                    acked_bytes: in_flight / 20,
+                    rtt: Some(rtt),
+                    srtt: rtt,
+                    min_rtt: rtt,
+                    in_flight_bytes: in_flight - in_flight / 20,
+                    prior_in_flight_bytes: in_flight,
+                    sample: Sample::default(),
+                    app_limited: false,
+                    in_recovery: false,
+                    round_start: n % 20 == 0,
+                    waited_back: None,
+                });
+            }
+            c.cubic_cwnd() > before
+        };
+        assert!(!grown(400_000), "BBR's pace holds a part of it back");
+        assert!(grown(1_000_000), "it is full");
+    }
 }
