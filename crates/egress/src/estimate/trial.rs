@@ -35,6 +35,8 @@ const FASTER: u64 = 2;
 const FASTEST: u64 = 16;
 /// Of what a train was to send too much, so much has to have left, percent.
 const FILLED_PERCENT: u64 = 60;
+/// A full packet.
+const PACKET_BYTES: u64 = 1_500;
 /// The reports of a train show more than is known by so much in the mean, percent, and one by so
 /// much. Of a link that carries no more none does: what is taken for waiting can only be too much.
 const MEAN_PERCENT: u64 = 115;
@@ -56,7 +58,7 @@ const BEFORE_MIN: usize = 6;
 /// most where they are few.
 const BEFORE_ROUNDS: u32 = 3;
 const BEFORE_TIME: Duration = Duration::from_millis(150);
-const BEFORE_TIME_MAX: Duration = Duration::from_secs(1);
+const BEFORE_TIME_MAX: Duration = Duration::from_secs(3);
 /// Data has been waiting for so many round trips, and for so long, before a train.
 const BUSY_ROUNDS: u32 = 4;
 const BUSY_MIN: Duration = Duration::from_secs(8);
@@ -129,7 +131,7 @@ pub(super) struct Trial {
     vain: Duration,
     /// What the last two that have found something have found, bits per second.
     found_bps: [u64; 2],
-    /// There is not enough to send for a faster train than the first.
+    /// A faster train than the first says nothing: there is not enough to send, or to tell of it.
     is_short: bool,
     /// Trains in a row that say nothing.
     open: u32,
@@ -258,7 +260,8 @@ impl Trial {
         let more = sent.saturating_sub(bytes_at(train.known_bps));
         let known_bps = train.known_bps;
         let stands = Some(time_of(more, known_bps));
-        if more < planned / 100 * FILLED_PERCENT {
+        // The last packet of a train may leave just after it.
+        if more + PACKET_BYTES < planned / 100 * FILLED_PERCENT {
             // There was not enough to send. It may be so each time. What the first one has found
             // can be found another time.
             if self.found_bps[0] > 0 && !self.is_short {
@@ -274,6 +277,8 @@ impl Trial {
         let is_more = has_more && mean_bps >= u128::from(known_bps / 100 * MEAN_PERCENT);
         if (train.reports < needs || has_more && !is_more) && self.open < OPEN_MAX {
             (self.open, self.next_at) = (self.open + 1, now + AGAIN);
+            // Few reports fall into the time of a faster train, more into that of the first.
+            self.is_short |= train.reports < needs && self.found_bps[0] > 0;
             return stands;
         }
         self.open = 0;
