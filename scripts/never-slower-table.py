@@ -140,6 +140,8 @@ def told_flat(variant, path):
     own = {k: v for k, v in variant.items() if k not in ("told_rates", "rate_in_known", "name")}
     down = bps(path["rate"])
     up = bps(path.get("rate_up", path["rate"]))
+    if variant.get("link_as_told"):
+        return None
     if not variant["gateways"] or (told == "100%" and up == down):
         return own
     own["rate_known"] = False

@@ -114,11 +114,25 @@ struct Train {
     judged_at: Instant,
     by: u32,
     of_host: bool,
+    /// Time between reports before it.
+    apart: Duration,
     /// The smallest delay before it.
     delay_us: u32,
     reports: u32,
     sum_bps: u128,
     most_bps: u64,
+}
+
+impl Train {
+    /// Packets that left so long after its begin tell of it, and no later ones.
+    fn tells_for(&self) -> Duration {
+        let lasts = self.until.since(self.begun);
+        if self.known_bps > self.declared_bps {
+            lasts / 100 * TOLD_FASTER_PERCENT
+        } else {
+            lasts * TOLD_TIMES
+        }
+    }
 }
 
 /// See the module.
@@ -204,6 +218,8 @@ impl Trial {
         if of_it().count() < BEFORE_MIN || takes > slow.max(TRAIN_MAX) || takes > TRAIN_SLOW_MAX {
             return;
         }
+        // Its last packet leaves on time, or a little later.
+        let takes = takes + time_of(PACKET_BYTES, bps) / 2;
         self.train = Some(Train {
             begun: now,
             until: now + takes,
@@ -215,6 +231,7 @@ impl Trial {
             judged_at: now + takes * TOLD_TIMES + chance.rtt * 2 + takes.max(TRAIN_MAX),
             by: newest.by,
             of_host: newest.of_host,
+            apart: now.since(since) / u32::try_from(of_it().count()).unwrap_or(u32::MAX).max(1),
             delay_us: newest.delay_us.wrapping_add_signed(least),
             reports: 0,
             sum_bps: 0,
@@ -231,11 +248,7 @@ impl Trial {
         let Some(train) = &mut self.train else { return };
         let lasts = train.until.since(train.begun);
         let after = told.sent_at.since(train.begun);
-        let tells_for = match train.known_bps > train.declared_bps {
-            true => lasts / 100 * TOLD_FASTER_PERCENT,
-            false => lasts * TOLD_TIMES,
-        };
-        let tells = told.by == train.by && after >= lasts / 2 && after <= tells_for;
+        let tells = told.by == train.by && after >= lasts / 2 && after <= train.tells_for();
         let Some(total_bytes) = told.total_bytes.filter(|_| tells && told.sent_at > train.begun) else {
             return;
         };
@@ -260,8 +273,7 @@ impl Trial {
         let more = sent.saturating_sub(bytes_at(train.known_bps));
         let known_bps = train.known_bps;
         let stands = Some(time_of(more, known_bps));
-        // The last packet of a train may leave just after it.
-        if more + PACKET_BYTES < planned / 100 * FILLED_PERCENT {
+        if more < planned / 100 * FILLED_PERCENT {
             // There was not enough to send. It may be so each time. What the first one has found
             // can be found another time.
             if self.found_bps[0] > 0 && !self.is_short {
@@ -277,8 +289,7 @@ impl Trial {
         let is_more = has_more && mean_bps >= u128::from(known_bps / 100 * MEAN_PERCENT);
         if (train.reports < needs || has_more && !is_more) && self.open < OPEN_MAX {
             (self.open, self.next_at) = (self.open + 1, now + AGAIN);
-            // Few reports fall into the time of a faster train, more into that of the first.
-            self.is_short |= train.reports < needs && self.found_bps[0] > 0;
+            self.is_short |= self.found_bps[0] > 0 && train.tells_for() * 2 < train.apart;
             return stands;
         }
         self.open = 0;

@@ -7,10 +7,11 @@ use crate::kinds::transfer::is_upload;
 use crate::report::CellReport;
 use crate::scenario::{Cell, Except, Expect, Only};
 
-/// With fewer runs the second-worst one says nothing that the mean does not.
-const TAIL_RUNS_MIN: usize = 3;
-/// The noise that is allowed for, in standard errors of the difference.
+/// With fewer runs there is no tail, and noise may exceed what `never_above` leaves.
+const MANY_RUNS: usize = 20;
+/// The noise that is allowed for with [`ALL_RUNS`], in standard errors of the difference.
 const STANDARD_ERRORS: f64 = 2.0;
+const ALL_RUNS: usize = 40;
 
 /// One of the cells compared with, and its runs.
 #[derive(Debug)]
@@ -89,6 +90,16 @@ pub(super) fn compared(
     verdicts
 }
 
+/// Standard errors that one difference of twenty exceeds by chance: Student's t for so many runs less
+/// one, by the first terms of its expansion in their reciprocal (Abramowitz and Stegun 26.7.5).
+fn standard_errors(runs: usize) -> f64 {
+    if runs < 2 || runs >= ALL_RUNS {
+        return STANDARD_ERRORS;
+    }
+    let n = (runs - 1) as f64;
+    1.96 + 2.37 / n + 2.82 / n.powi(2) + 2.55 / n.powi(3)
+}
+
 fn better_of<'a, 'b>(others: &'a [Other<'b>], measure: &str) -> Option<&'a Other<'b>> {
     let mean = |other: &Other<'_>| Sample::of(&other.runs, measure).map_or(f64::INFINITY, |s| s.mean());
     others.iter().min_by(|a, b| mean(a).total_cmp(&mean(b)))
@@ -123,15 +134,17 @@ impl Comparison<'_> {
         is_first: bool,
     ) -> Verdict {
         let (mean, other) = (ours.mean(), theirs.mean());
-        let noise = STANDARD_ERRORS * (ours.variance_of_mean() + theirs.variance_of_mean()).sqrt();
+        let errors = standard_errors(runs.len());
+        let noise = errors * (ours.variance_of_mean() + theirs.variance_of_mean()).sqrt();
         let noise = if noise.is_finite() { noise } else { 0.0 };
-        let most = self.expect.never_above.unwrap_or(f64::INFINITY);
+        let is_noise = runs.len() > 1 && runs.len() < MANY_RUNS;
+        let most = self.expect.never_above.filter(|_| !is_noise).unwrap_or(f64::INFINITY);
         let share = (other * (1.0 + self.expect.tolerance) + noise).min(other * most);
         let bound = share + self.allowance();
         let ratio = (mean - self.allowance()) / other;
         let mut note = format!("{:.4} x {name}, which has {}", mean / other, text::shown(other));
         if runs.len() > 1 {
-            note += &format!(", two standard errors {}", text::shown(noise));
+            note += &format!(", {errors:.1} standard errors {}", text::shown(noise));
         }
         let verdict = Verdict {
             value: finite(mean),
@@ -147,7 +160,7 @@ impl Comparison<'_> {
     /// The second-worst run against that of the other.
     fn of_tails(&self, ours: &Sample, theirs: &Sample, runs: &[&CellReport]) -> Option<Verdict> {
         let most = self.expect.second_worst?;
-        if self.is_of_bytes() || runs.len() < TAIL_RUNS_MIN {
+        if self.is_of_bytes() || runs.len() < MANY_RUNS {
             return None;
         }
         let (ours, theirs) = (ours.second_largest(), theirs.second_largest());
@@ -219,5 +232,21 @@ impl Comparison<'_> {
         let packet_s = 8.0 * f64::from(s.link_mtu) / rate_bps.max(1) as f64;
         let packets_s = if rate_bps > 0 { self.expect.later_packets * packet_s } else { 0.0 };
         ALLOWANCE_S + later_s(self.expect, self.cell) + packets_s
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::standard_errors;
+
+    #[test]
+    fn few_runs_are_allowed_more_noise() {
+        // Student's t at 97.5 % for 2, 9 and 19 degrees of freedom: 4.303, 2.262, 2.093.
+        for (runs, least, most) in
+            [(3, 4.1, 4.31), (10, 2.25, 2.27), (20, 2.09, 2.10), (40, 2.0, 2.0), (1, 2.0, 2.0)]
+        {
+            let is = standard_errors(runs);
+            assert!(is >= least && is <= most, "{runs}: {is}");
+        }
     }
 }

@@ -172,16 +172,18 @@ fn the_noise_of_means_is_allowed_for_and_ends_at_a_tenth() {
     let judge = |ours: &[f64], bbr: &[f64]| {
         let judgement =
             judged(MEANS, &[(1000, "farlink", ours), (1000, "bbr", bbr), (1000, "reno", &[99.0, 99.0])]);
-        let [first, .., last] = &judgement.verdicts[..] else { panic!("{judgement:?}") };
-        (first.bound.unwrap(), first.holds, last.holds)
+        let [first, others @ ..] = &judgement.verdicts[..] else { panic!("{judgement:?}") };
+        (first.bound.unwrap(), first.holds, others.last().is_none_or(|tail| tail.holds))
     };
-    // The variance of each mean is 0.0001, and two standard errors of the difference 0.0283.
-    let (bound, holds, tail) = judge(&[1.03, 1.05, 1.04, 1.04], &[0.98, 1.02, 1.0, 1.0]);
-    assert!((bound - (1.02 + 2.0 * (2e-4_f64 / 12.0 + 8e-4 / 12.0).sqrt() + 0.005)).abs() < 1e-9, "{bound}");
+    let (ours, theirs) = ([1.02, 1.04, 1.03, 1.03], [0.98, 1.02, 1.0, 1.0]);
+    let (bound, holds, tail) = judge(&ours.repeat(10), &theirs.repeat(10));
+    assert!((bound - (1.02 + 2.0 * (1e-2_f64 / 39.0 / 40.0).sqrt() + 0.005)).abs() < 1e-9, "{bound}");
     assert!(holds && tail);
-    let (bound, holds, _) = judge(&[0.5, 1.74, 0.5, 1.74], &[0.5, 1.5, 0.5, 1.5]);
+    let (bound, holds, _) = judge(&[0.5, 1.74].repeat(20), &[0.5, 1.5].repeat(20));
     assert!((bound - 1.105).abs() < 1e-9 && !holds, "{bound}");
-    let (_, holds, tail) = judge(&[0.9, 0.9, 0.9, 0.5, 1.3, 1.3], &[1.0; 6]);
+    let (bound, holds, _) = judge(&[0.5, 1.74, 0.5, 1.74], &[0.5, 1.5, 0.5, 1.5]);
+    assert!(bound > 2.0 && holds, "four runs decide nothing: {bound}");
+    let (_, holds, tail) = judge(&[vec![0.9; 38], vec![1.3; 2]].concat(), &[1.0; 40]);
     assert!(holds && !tail, "the second-worst run is 1.3 times that of the other");
 }
 
