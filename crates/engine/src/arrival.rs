@@ -572,11 +572,10 @@ impl Split<'_> {
         relay.rx.note_segment(segment_bytes);
         relay.rx.arrived = arrived;
         relay.rx.on_payload(cx.now, seq, len, what, early, policy);
-        if report_due && bulk && !matches!(policy, AckPolicy::Silent { .. }) {
-            relay.rx.owe_now();
-        }
         if s.flags.fin() {
             relay.rx.on_fin_taken(cx.now, policy);
+        } else if report_due && bulk && !matches!(policy, AckPolicy::Silent { .. }) {
+            relay.rx.owe_now();
         }
         self.notify(cx, from);
         Fate::Taken
