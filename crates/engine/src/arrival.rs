@@ -335,7 +335,7 @@ impl Split<'_> {
             timeouts = Some(towards.forget_timeouts());
             towards.release(cx.pool, ack);
         }
-        let held_back = towards.rx.ack_held_back && (happened.progress || towards.is_far_known());
+        let held_back = towards.rx.is_ack_held_back() && (happened.progress || towards.is_far_known());
         if upstream.is_heard() && happened.progress && towards.buffer.is_empty() {
             // The upstream gateway lets the flow sleep, and counts custody, by what the far host
             // has.
@@ -572,11 +572,7 @@ impl Split<'_> {
         relay.rx.note_segment(segment_bytes);
         relay.rx.arrived = arrived;
         relay.rx.on_payload(cx.now, seq, len, what, early, policy);
-        if s.flags.fin() {
-            relay.rx.on_fin_taken(cx.now, policy);
-        } else if report_due && bulk && !matches!(policy, AckPolicy::Silent { .. }) {
-            relay.rx.owe_now();
-        }
+        relay.rx.hasten(cx.now, s.flags.fin(), report_due && bulk, policy);
         self.notify(cx, from);
         Fate::Taken
     }

@@ -85,7 +85,7 @@ pub struct Receiver {
     /// What the upstream gateway was told last of the far host's acknowledgement.
     pub far_told: Option<SeqNum>,
     /// The last acknowledgement said less than is held: more follows as the destination progresses.
-    pub ack_held_back: bool,
+    ack_held_back: bool,
     /// Acknowledgements come later and later, so that the source learns the path's RTT before it is
     /// left to it.
     pub stretch: Option<Stretch>,
@@ -286,17 +286,29 @@ impl Receiver {
         self.owe(owed);
     }
 
-    /// A FIN has come. Its destination acknowledges it soon, as a rule: a gateway hears of both with
-    /// one acknowledgement, then.
-    pub fn on_fin_taken(&mut self, now: Instant, policy: AckPolicy) {
+    /// What came has a FIN, or a report of the link is due. A destination acknowledges a FIN soon,
+    /// as a rule: a gateway hears of both with one acknowledgement, then.
+    pub fn hasten(&mut self, now: Instant, fin: bool, report_due: bool, policy: AckPolicy) {
         match policy {
             AckPolicy::Silent { .. } => {}
-            AckPolicy::Host(_) => self.owe_now(),
-            AckPolicy::Gateway(interval) | AckPolicy::Beginning(interval) => {
+            AckPolicy::Gateway(interval) | AckPolicy::Beginning(interval) if fin => {
                 self.ack_held_back = true;
                 self.owe_by(now + interval.min(FIN_TOLD_AFTER));
             }
+            _ if fin || report_due => self.owe_now(),
+            _ => {}
         }
+    }
+
+    /// Less was acknowledged than has come.
+    #[must_use]
+    pub fn is_ack_held_back(&self) -> bool {
+        self.ack_held_back
+    }
+
+    /// The same.
+    pub fn set_ack_held_back(&mut self, is_held_back: bool) {
+        self.ack_held_back = is_held_back;
     }
 
     /// A source that repeats what was acknowledged, again and again, has not got the

@@ -410,7 +410,7 @@ impl Split<'_> {
         if let (Some((advert, hello)), Some(link)) = (advert, cx.links.get_mut(dst.out)) {
             link.note_advertised(cx.now, hello.identity, advert);
         }
-        rx.ack_held_back = rx.rcv_nxt(&inbound.buffer).after(word.ack);
+        rx.set_ack_held_back(rx.rcv_nxt(&inbound.buffer).after(word.ack));
         if dst.peer.is_heard() && inbound.buffer.is_empty() && rx.far_told != Some(word.far) {
             rx.owe_by(cx.now + word.far_delay);
         }

@@ -90,8 +90,9 @@ pub(super) fn compared(
     verdicts
 }
 
-/// Standard errors that one difference of twenty exceeds by chance: Student's t for so many runs less
-/// one, by the first terms of its expansion in their reciprocal (Abramowitz and Stegun 26.7.5).
+/// Standard errors that one difference of twenty exceeds by chance: Student's t for so many runs
+/// less one, by the first terms of its expansion in their reciprocal (Abramowitz and Stegun
+/// 26.7.5).
 fn standard_errors(runs: usize) -> f64 {
     if runs < 2 || runs >= ALL_RUNS {
         return STANDARD_ERRORS;
