@@ -325,6 +325,9 @@ pub struct CheckArgs {
     /// How long to watch the counters; without a unit: seconds
     #[arg(long, value_name = "TIME", default_value_t = 2, value_parser = whole_seconds::<600>)]
     pub seconds: u64,
+    /// Say, too, what hosts could do for connections over the links (initial windows, buffers)
+    #[arg(long)]
+    pub hosts: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -33,6 +33,7 @@ mod sim_cmd;
 mod top;
 mod trace_cmd;
 mod view;
+mod words;
 mod xcp_router;
 
 use cli::{Cli, Command};

@@ -107,7 +107,6 @@ pub fn judge(running: &Running, before: &Sample, after: &Sample, seconds: u64) -
     found.extend(super::links::findings(before, after, seconds));
     let links = crate::view::list(&after.status, "/links");
     found.extend(links.iter().filter_map(super::undeclared::finding));
-    found.extend(super::advice::advice(&after.status));
     if after.status.pointer("/engine/draining") == Some(&serde_json::Value::Bool(true)) {
         let text = "the gateway is draining: it hands its connections back and splits no new ones";
         found.push(Diagnosis::new("draining", Severity::Warning, text));

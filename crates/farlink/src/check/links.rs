@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::live::Sample;
 use super::{exchanged, past};
 use crate::view::{count, list, microseconds, number, rate, text};
+use crate::words;
 
 /// Of what a link was sent, so much again at least shows that its rate is less than was said, or
 /// that it loses much.
@@ -27,7 +28,7 @@ pub fn findings(before: &Sample, after: &Sample, seconds: u64) -> Vec<Diagnosis>
     for link in links {
         let earlier = list(&before.status, "/links");
         let earlier = earlier.iter().find(|l| text(l, "/name") == text(link, "/name"));
-        found.extend(down(link));
+        found.extend(away(link, links.iter().all(words::carries_nothing)));
         let exchanged = exchanged::finding(link);
         // What has been found out is in force, and told by itself.
         let too_high = exchanged.or_else(|| declared_too_high(link));
@@ -42,30 +43,51 @@ pub fn findings(before: &Sample, after: &Sample, seconds: u64) -> Vec<Diagnosis>
     found
 }
 
-fn down(link: &Value) -> Option<Diagnosis> {
-    let name = text(link, "/name");
-    let by: Vec<_> = list(link, "/down_by").iter().filter_map(Value::as_str).collect();
-    let (id, severity, text) = if by.contains(&"operator") {
-        let text = format!(
+/// A link that is not up. It is a problem where no other one carries anything: what comes in then
+/// has no way on.
+fn away(link: &Value, all_are: bool) -> Option<Diagnosis> {
+    let (name, by) = (text(link, "/name"), words::witnesses(link));
+    let worse = if all_are { Severity::Problem } else { Severity::Warning };
+    let (id, severity, said) = if by.contains(&"operator") {
+        let said = format!(
             "an operator has said that the link {name} is down (`farlink link {name} down`): nothing is sent into it until he says \
              `farlink link {name} up`"
         );
-        ("link-down", Severity::Warning, text)
+        ("link-down", worse, said)
+    } else if by.contains(&"kernel") {
+        if !all_are {
+            // Which `interface-down` tells, or `no-interface`.
+            return None;
+        }
+        let interface = text(link, "/interface");
+        let said = format!(
+            "the link {name} is down: its interface {interface} is down, has no carrier, or is not there. What hosts send is held until it is back"
+        );
+        ("link-down", worse, said)
     } else if by.contains(&"contact plan") {
-        let text = format!("by the contact plan the link {name} is away now");
-        ("link-away", Severity::Note, text)
-    } else if by.contains(&"silence") {
-        let text = format!(
+        // As planned.
+        ("link-away", Severity::Note, format!("by the contact plan the link {name} is away now"))
+    } else if words::carries_nothing(link) {
+        let said = format!(
             "nothing is heard over the link {name}, and nobody has said that it is down; it is probed, and what hosts send is held"
         );
-        ("link-silent", Severity::Warning, text)
+        ("link-silent", worse, said)
+    } else if by.contains(&"silence") {
+        let said = format!(
+            "nothing has been heard over the link {name} for a moment; it has just been asked whether it carries anything"
+        );
+        ("link-silent", Severity::Note, said)
     } else {
         return None;
     };
-    let finding = Diagnosis::new(id, severity, text).seen("link", &name).seen("down_by", by.join(", "));
-    Some(match id {
-        "link-down" => finding.mended_by(Remedy::run(format!("farlink link {name} up"))),
-        _ => finding,
+    let finding = Diagnosis::new(id, severity, said).seen("link", &name);
+    let finding = finding.seen("state", words::state(link)).seen("down_by", by.join(", "));
+    Some(match by.contains(&"operator") {
+        true => finding.mended_by(Remedy::run(format!("farlink link {name} up"))),
+        false if by.contains(&"kernel") => {
+            finding.mended_by(Remedy::run(format!("ip link set {} up", text(link, "/interface"))))
+        }
+        false => finding,
     })
 }
 
@@ -337,7 +359,7 @@ mod tests {
     }
 
     fn link(more: Value) -> Value {
-        let mut link = json!({"name": "geo", "interface": "sat0", "rate_bps": 8_000_000, "estimated_bps": 0, "down_by": [],
+        let mut link = json!({"name": "geo", "interface": "sat0", "rate_bps": 8_000_000, "estimated_bps": 0, "up": true, "state": "up", "down_by": [],
             "gateways": [], "sent_bytes": 0, "retransmitted_bytes": 0});
         link.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         json!([link])
@@ -349,12 +371,24 @@ mod tests {
 
     #[test]
     fn who_says_that_a_link_is_down_is_told() {
-        let of = |by: &str| ids(link(json!({})), link(json!({ "down_by": [by] })), json!([]));
-        assert_eq!(of("operator"), ["link-down Warning"]);
-        assert_eq!(of("contact plan"), ["link-away Note"]);
-        assert_eq!(of("silence"), ["link-silent Warning"]);
-        // Which `interface-down` tells.
-        assert_eq!(of("kernel"), [""; 0]);
+        let down = |state: &str, by: &str| json!({"state": state, "down_by": [by]});
+        let of = |state: &str, by: &str| ids(link(json!({})), link(down(state, by)), json!([]));
+        // The only one.
+        assert_eq!(of("down", "operator"), ["link-down Problem"]);
+        assert_eq!(of("down", "contact plan"), ["link-away Note"], "as planned");
+        assert_eq!(of("probing", "silence"), ["link-silent Problem"]);
+        assert_eq!(of("suspect", "silence"), ["link-silent Note"], "it has just been asked");
+        assert_eq!(of("down", "kernel"), ["link-down Problem"]);
+        // Another one carries what there is.
+        let beside = |state: &str, by: &str| {
+            let mut both = link(down(state, by));
+            let lte = json!({"name": "lte", "interface": "wwan0", "state": "up", "up": true, "down_by": []});
+            both.as_array_mut().unwrap().push(lte);
+            ids(both.clone(), both, json!([]))
+        };
+        assert_eq!(beside("down", "operator"), ["link-down Warning"]);
+        assert_eq!(beside("probing", "silence"), ["link-silent Warning"]);
+        assert_eq!(beside("down", "kernel"), [""; 0], "which `interface-down` tells");
     }
 
     #[test]
