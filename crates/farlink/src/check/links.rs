@@ -36,8 +36,8 @@ pub fn findings(before: &Sample, after: &Sample, seconds: u64) -> Vec<Diagnosis>
         found.extend(too_high.or_else(|| given_way(earlier?, link, flows, seconds)));
         found.extend(declared_too_low(link));
         found.extend(past::findings(earlier, link, (before, after), seconds));
-        found.extend(far_end(link, flows));
-        found.extend(elsewhere(link, flows));
+        // Where the link is elsewhere nobody can answer at its other end.
+        found.extend(elsewhere(link, links, flows).or_else(|| far_end(link, flows)));
     }
     found.extend(none_declared(links));
     found
@@ -298,17 +298,17 @@ fn far_end(link: &Value, flows: &[Value]) -> Option<Diagnosis> {
     Some(Diagnosis::new(id, severity, said).seen("link", name).seen("gateways", ids.join(", ")))
 }
 
-/// A round trip that was said to be so long at least can be told from a local network's.
+/// A round trip of so much at least can be told from a local network's.
 const FAR_RTT_US: u64 = 40_000;
+/// A local network has less.
+const NEAR_RTT_US: u64 = 10_000;
 /// Round trips that differ by this factor are of different ways.
 const ELSEWHERE: u64 = 4;
 
-/// The round trip that was said of the link is not behind its interface, but behind another one.
-fn elsewhere(link: &Value, flows: &[Value]) -> Option<Diagnosis> {
+/// The round trip that was said of the link is not behind its interface, but behind another one. Or
+/// nobody has said any, and it is a local network's: the long way lies behind another interface.
+fn elsewhere(link: &Value, links: &[Value], flows: &[Value]) -> Option<Diagnosis> {
     let said_us = number(link, "/rtt_us");
-    if said_us < FAR_RTT_US {
-        return None;
-    }
     let (name, interface) = (text(link, "/name"), text(link, "/interface"));
     // The smallest of each interface.
     let mut shortest_us = BTreeMap::new();
@@ -317,17 +317,29 @@ fn elsewhere(link: &Value, flows: &[Value]) -> Option<Diagnosis> {
         *known = end.rtt_us.min(*known);
     }
     let here_us = shortest_us.remove(&interface)?;
-    let (there, there_us) = shortest_us.into_iter().find(|(_, us)| *us >= said_us / 2)?;
-    if here_us > said_us / ELSEWHERE {
+    let is_said = said_us >= FAR_RTT_US;
+    if !is_said && (here_us >= NEAR_RTT_US || !list(link, "/gateways").is_empty()) {
         return None;
     }
-    let said = format!(
-        "the link {name} is declared at {interface}, where the round trip is {}, and the round trip of {} that was said of it is that behind \
-         {there} ({}): declare it there",
-        microseconds(here_us),
-        microseconds(said_us),
-        microseconds(there_us),
-    );
+    // Another link is declared where it is.
+    shortest_us.retain(|at, _| is_said || !links.iter().any(|l| text(l, "/interface") == *at));
+    let far_us = if is_said { said_us / 2 } else { FAR_RTT_US };
+    let (there, there_us) = shortest_us.into_iter().find(|(_, us)| *us >= far_us)?;
+    if here_us > said_us.max(there_us.min(FAR_RTT_US)) / ELSEWHERE {
+        return None;
+    }
+    let (here, far) = (microseconds(here_us), microseconds(there_us));
+    let said = match is_said {
+        true => format!(
+            "the link {name} is declared at {interface}, where the round trip is {here}, and the round trip of {} that was said of it is that \
+             behind {there} ({far}): declare it there",
+            microseconds(said_us),
+        ),
+        false => format!(
+            "the link {name} is declared at {interface}, where the round trip is {here}, and behind {there} it is {far}: the hard link looks to be \
+             that one. Declare it there (`farlink run --link {there}`), and {interface} as an ordinary interface"
+        ),
+    };
     let finding = Diagnosis::new("link-elsewhere", Severity::Warning, said)
         .seen("link", name)
         .seen("interface", interface)
@@ -501,6 +513,10 @@ mod tests {
         assert_eq!(of(500_000, 400, 520_000), ["link-elsewhere Warning"]);
         assert_eq!(of(500_000, 510_000, 520_000), [""; 0], "it is as far as was said");
         assert_eq!(of(500_000, 400, 600), [""; 0], "a cache near by");
-        assert_eq!(of(0, 400, 520_000), [""; 0], "nobody has said how far it is");
+        // Nobody has said how far it is, and it has been found to be near.
+        assert_eq!(of(0, 400, 520_000), ["link-elsewhere Warning"]);
+        assert_eq!(of(400, 400, 520_000), ["link-elsewhere Warning"]);
+        assert_eq!(of(0, 400, 30_000), [""; 0], "hosts that are not far");
+        assert_eq!(of(0, 12_000, 520_000), [""; 0], "a link of some length, and hosts that are far");
     }
 }
