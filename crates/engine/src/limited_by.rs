@@ -64,8 +64,8 @@ pub enum Held {
 }
 
 impl Held {
-    /// The same where the link may be away that the direction leaves by. Whatever else holds it then
-    /// comes of that.
+    /// The same where the link may be away that the direction leaves by. Whatever else holds it
+    /// then comes of that.
     #[must_use]
     pub fn over(self, is_link_away: bool) -> Self {
         if is_link_away && self != Self::Nothing { Self::LinkAway } else { self }

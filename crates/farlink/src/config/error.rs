@@ -111,16 +111,16 @@ const NEAREST_MAX: usize = 3;
 /// the names that the parser expects, in quotes.
 fn unknown_key(key: &str, rest: &str) -> String {
     let known: Vec<&str> = rest.split('`').skip(1).step_by(2).collect();
-    let likeness = |name: &str| {
-        let is_part = key.len() > 2 && (name.contains(key) || key.contains(name));
-        if is_part { 1.0 } else { strsim::jaro_winkler(&key.to_lowercase(), name) }
+    let typed = key.to_lowercase();
+    let is_alike = |name: &&str| {
+        let is_part = key.len() > 2 && (name.contains(key) || key.contains(*name));
+        is_part || strsim::jaro_winkler(&typed, name) >= ALIKE
     };
-    let mut near: Vec<_> =
-        known.iter().map(|name| (likeness(name), *name)).filter(|n| n.0 >= ALIKE).collect();
-    near.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let mut near: Vec<_> = known.iter().copied().filter(is_alike).collect();
+    near.sort_by_key(|name| strsim::damerau_levenshtein(&typed, name));
     near.truncate(NEAREST_MAX);
     let wrong = format!("there is no key `{key}` here");
-    let quoted: Vec<_> = near.iter().map(|(_, name)| format!("`{name}`")).collect();
+    let quoted: Vec<_> = near.iter().map(|name| format!("`{name}`")).collect();
     match known.len() {
         all if near.is_empty() || all <= NEAREST_MAX => with_allowed(format!("{wrong}{rest}")),
         all => {

@@ -14,8 +14,8 @@ use crate::openings::Opening;
 
 /// A single one that does not leave says nothing: it may be on its way.
 const LOST_MIN: usize = 2;
-/// From so many on, of all that came in, it is a problem. Now and then a host tries what is meant to
-/// be closed.
+/// From so many on, of all that came in, it is a problem. Now and then a host tries what is meant
+/// to be closed.
 const PROBLEM_MIN: usize = 4;
 /// So many ports are named.
 const NAMED_MAX: usize = 4;
