@@ -13,6 +13,7 @@ mod cleanup;
 mod cli;
 mod config;
 mod ending;
+mod hosts;
 #[cfg(feature = "lab")]
 mod lab_cmd;
 mod manual;

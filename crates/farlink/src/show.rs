@@ -14,7 +14,7 @@ use crate::check::undeclared;
 use crate::cli::{DrainArgs, FlowsArgs, LinkArgs, LinkState, ReloadArgs, SetArgs, StatusArgs};
 use crate::out::{out, outln};
 use crate::view::{self, Table, bytes, count, list, number, text};
-use crate::{metrics, words};
+use crate::{hosts, metrics, words};
 
 /// `farlink status`
 pub fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
@@ -251,9 +251,10 @@ fn status_text(status: &Value) -> String {
     for said in list(status, "/links").iter().filter_map(undeclared::advice) {
         out += &format!("{:<12} {said}\n", "note:");
     }
-    for table in [links, carried(status), pairs, interfaces, rules, stages(status), counters]
-        .iter()
-        .filter(|t| !t.is_empty())
+    for table in
+        [links, carried(status), pairs, interfaces, rules, hosts::table(status), stages(status), counters]
+            .iter()
+            .filter(|t| !t.is_empty())
     {
         out += &format!("\n{table}");
     }

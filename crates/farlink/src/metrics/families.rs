@@ -94,6 +94,7 @@ const MODES: &[(&str, &str)] = &[
 pub const NO_METRICS: &[(&str, &str)] = &[
     ("/engine/gateway/version", "says what the gateway speaks, does not change"),
     ("/engine/gateway/key_id", "a name"),
+    ("/hosts/", "a series for each address would be too many"),
     ("/driver/profile", "a histogram of its own, farlink_stage_seconds"),
 ];
 
@@ -146,6 +147,7 @@ pub const FAMILIES: &[Family] = &[
         At("/reassembly_bytes"),
         "Fragments that wait for the rest of their packet.",
     ),
+    gauge("farlink_hosts_bytes", At("/hosts_bytes"), "Memory of the totals of hosts."),
     gauge(
         "farlink_draining",
         At("/engine/draining"),
