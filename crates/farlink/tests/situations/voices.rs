@@ -1,5 +1,5 @@
-//! `status`, `flows`, `top`, Prometheus and `check` about the same situation: none of them may
-//! contradict another one.
+//! `status`, `flows`, `top`, Prometheus, the log and `check` about the same situation: none of them
+//! may contradict another one.
 
 use serde_json::Value;
 
@@ -19,6 +19,7 @@ struct Voices {
     flows_text: String,
     top: Value,
     top_text: String,
+    log: String,
 }
 
 impl Voices {
@@ -34,6 +35,7 @@ impl Voices {
             flows_text: ask(&["flows"]),
             top: json(&[&top[..], &["--json"]].concat()),
             top_text: ask(&top),
+            log: bed.log(),
         }
     }
 }
@@ -89,6 +91,12 @@ fn of_link(voices: &Voices, link: &Value, found: &[Value]) -> Vec<String> {
     let sample = format!("farlink_link_state{{link=\"{name}\",state=\"{state}\"}} 1");
     if !voices.prometheus.contains(&sample) {
         wrong.push(format!("Prometheus has no {sample}"));
+    }
+    // The log has nothing of one that has always been up, nor of a moment's silence.
+    let logged = voices.log.lines().rfind(|line| line.contains(&format!("link=\"{name}\" state=")));
+    let is_logged = logged.map_or(state == "up", |line| line.contains(&format!("state=\"{state}\"")));
+    if !is_logged && state != "suspect" {
+        wrong.push(format!("{name} is {state}, and the log says {logged:?}"));
     }
     let told = found.iter().find(|f| AWAY.contains(&text(f, "id")) && text(&f["evidence"], "link") == name);
     let is_away = ["down", "probing"].contains(&state);
