@@ -188,9 +188,11 @@ fn try_one(n: usize, situation: &Situation, method: &str, expected: &Expected) -
             return Ok(());
         }
         if Instant::now() > end {
+            let bad = after.found.iter().filter(|f| f["severity"] == "problem").map(|f| f["id"].to_string());
             return Err(format!(
-                "{remedy} does not mend it (status {}, {left:?} left)\n{}\nlog:\n{}",
+                "{remedy} does not mend it (status {}, {left:?} left, problems: {})\n{}\nlog:\n{}",
                 after.status,
+                bad.collect::<Vec<_>>().join(", "),
                 after.text,
                 bed.log()
             ));
