@@ -114,6 +114,7 @@ Exit status: as of `farlink run`.")]
   farlink check                       after `farlink run` was started, as root
   farlink check --seconds 10          watch the counters for longer, for links with little traffic
   farlink check --json                for a monitoring system
+  farlink check --hosts               with what hosts could do for connections that are not split
 
 Exit status: 0 all is well, 1 something is wrong (each finding says what to do), 3 the host could, but no gateway runs.")]
     Check(CheckArgs),
