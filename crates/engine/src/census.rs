@@ -39,12 +39,21 @@ pub struct Sums {
     pub closed: u64,
     /// Flows with a gateway on one of their legs.
     pub with_peer: u64,
-    /// What holds the split ones.
-    pub limited_by: LimitedBy,
     /// Memory.
     pub memory: FlowMemory,
     /// What leaves each way.
-    pub loads: Vec<(Way, Load)>,
+    ways: Vec<OfWay>,
+}
+
+/// The sums of one way.
+#[derive(Clone, Debug)]
+struct OfWay {
+    way: Way,
+    load: Load,
+    /// What holds the split flows whose busier direction leaves by it.
+    limited_by: LimitedBy,
+    /// Those of them that are held by their sources, and have something under way.
+    under_way: u64,
 }
 
 impl Sums {
@@ -52,8 +61,34 @@ impl Sums {
     #[must_use]
     pub fn load(&self) -> Load {
         let mut sum = Load::default();
-        for (_, load) in &self.loads {
-            change_load(&mut sum, load, u64::wrapping_add);
+        for of in &self.ways {
+            change_load(&mut sum, &of.load, u64::wrapping_add);
+        }
+        sum
+    }
+
+    /// What leaves each way.
+    pub fn loads(&self) -> impl Iterator<Item = (Way, Load)> + '_ {
+        self.ways.iter().map(|of| (of.way, of.load))
+    }
+
+    /// What holds the split flows. By a way that is away nothing else does: the count changes as
+    /// soon as that does, whatever has been counted.
+    #[must_use]
+    pub fn limited_by(&self, is_away: impl Fn(Way) -> bool) -> LimitedBy {
+        let mut sum = LimitedBy::default();
+        for OfWay { way, limited_by: of, under_way, .. } in &self.ways {
+            let LimitedBy { link, receiver, loss, gateway, application } = *of;
+            if is_away(*way) {
+                sum.application += application.saturating_sub(*under_way);
+                sum.link += link + receiver + loss + gateway + under_way;
+            } else {
+                sum.application += application;
+                sum.link += link;
+                sum.receiver += receiver;
+                sum.loss += loss;
+                sum.gateway += gateway;
+            }
         }
         sum
     }
@@ -69,28 +104,40 @@ impl Sums {
         *count = by(*count, 1);
         self.with_peer = by(self.with_peer, u64::from(counted.with_peer));
         let Some(work) = counted.work.as_deref() else { return };
-        let limited = &mut self.limited_by;
-        let count = match work.held {
-            Held::Nothing => &mut limited.application,
-            Held::Bound => &mut limited.gateway,
-            Held::Losses => &mut limited.loss,
-            Held::ReceiveWindow => &mut limited.receiver,
-            Held::CongestionWindow | Held::Pacing | Held::Turn => &mut limited.link,
-        };
-        *count = by(*count, 1);
         self.memory.relays = by(self.memory.relays, work.memory.relays);
         self.memory.boards = by(self.memory.boards, work.memory.boards);
         self.memory.lists = by(self.memory.lists, work.memory.lists);
-        for (way, load) in [&work.legs.a, &work.legs.b] {
-            match self.loads.iter_mut().find(|(w, _)| w == way) {
-                Some((_, sum)) => change_load(sum, load, by),
-                None => {
-                    let mut sum = Load::default();
-                    change_load(&mut sum, load, by);
-                    self.loads.push((*way, sum));
-                }
+        let (from, held) = work.held;
+        for (side, (way, load)) in [(Side::A, &work.legs.a), (Side::B, &work.legs.b)] {
+            let place = self.ways.iter().position(|of| of.way == *way).unwrap_or_else(|| {
+                self.ways.push(OfWay::new(*way));
+                self.ways.len() - 1
+            });
+            let Some(of) = self.ways.get_mut(place) else { continue };
+            change_load(&mut of.load, load, by);
+            if side != from {
+                of.change_limit(held, by);
             }
         }
+    }
+}
+
+impl OfWay {
+    fn new(way: Way) -> Self {
+        Self { way, load: Load::default(), limited_by: LimitedBy::default(), under_way: 0 }
+    }
+
+    fn change_limit(&mut self, held: Held, by: fn(u64, u64) -> u64) {
+        let limited = &mut self.limited_by;
+        let count = match held {
+            Held::Nothing | Held::UnderWay => &mut limited.application,
+            Held::Bound => &mut limited.gateway,
+            Held::Losses => &mut limited.loss,
+            Held::ReceiveWindow => &mut limited.receiver,
+            Held::CongestionWindow | Held::Pacing | Held::Turn | Held::LinkAway => &mut limited.link,
+        };
+        *count = by(*count, 1);
+        self.under_way = by(self.under_way, u64::from(held == Held::UnderWay));
     }
 }
 
@@ -217,7 +264,7 @@ fn work(flow: &Flow, r: &Relays) -> Work {
         boards: bytes(r.a.tx.memory_bytes(), r.b.tx.memory_bytes()),
         lists: bytes(r.a.buffer.memory_bytes(), r.b.buffer.memory_bytes()),
     };
-    Work { held: held_by(r).1, legs: Pair { a: leg(Side::A), b: leg(Side::B) }, memory }
+    Work { held: held_by(r), legs: Pair { a: leg(Side::A), b: leg(Side::B) }, memory }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::limited_by::Held;
 use crate::net::Way;
-use crate::side::Pair;
+use crate::side::{Pair, Side};
 use crate::status::Load;
 
 /// How a flow is treated, for counting.
@@ -28,8 +28,8 @@ pub struct Counted {
 /// What a flow with relays adds to the sums.
 #[derive(Clone, Copy, Debug)]
 pub struct Work {
-    /// What holds its busier direction.
-    pub held: Held,
+    /// Whose data its busier direction carries, and what holds that.
+    pub held: (Side, Held),
     /// Towards each host: the way that it leaves, and what.
     pub legs: Pair<(Way, Load)>,
     pub memory: FlowMemory,

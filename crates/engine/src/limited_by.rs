@@ -22,7 +22,7 @@ pub fn held_by(r: &Relays) -> (Side, Held) {
         } else if x.rx.fin_at().is_none() && room < x.rx.segment_bytes() {
             Held::Bound
         } else {
-            Held::Nothing
+            Held::UnderWay
         }
     } else if tx.waits_for_pace() {
         Held::Pacing
@@ -45,6 +45,8 @@ pub fn held_by(r: &Relays) -> (Side, Held) {
 pub enum Held {
     /// Nothing is to be sent.
     Nothing,
+    /// All of it is under way, and the source sends no more.
+    UnderWay,
     /// What may be held here.
     Bound,
     /// What was lost is repeated.
@@ -57,20 +59,30 @@ pub enum Held {
     Pacing,
     /// It waits for its turn on the link.
     Turn,
+    /// The link is down, or silent and probed: nothing else is sent into it.
+    LinkAway,
 }
 
 impl Held {
+    /// The same where the link may be away that the direction leaves by. Whatever else holds it
+    /// then comes of that.
+    #[must_use]
+    pub fn over(self, is_link_away: bool) -> Self {
+        if is_link_away && self != Self::Nothing { Self::LinkAway } else { self }
+    }
+
     /// For people.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Self::Nothing => "nothing to send",
+            Self::Nothing | Self::UnderWay => "nothing to send",
             Self::Bound => "what may be held",
             Self::Losses => "repairs losses",
             Self::ReceiveWindow => "receive window",
             Self::CongestionWindow => "congestion window",
             Self::Pacing => "pacing",
             Self::Turn => "turn on the link",
+            Self::LinkAway => "link is away",
         }
     }
 
@@ -78,11 +90,11 @@ impl Held {
     #[must_use]
     pub fn limit(self) -> &'static str {
         match self {
-            Self::Nothing => "application",
+            Self::Nothing | Self::UnderWay => "application",
             Self::Bound => "gateway",
             Self::Losses => "loss",
             Self::ReceiveWindow => "receiver",
-            Self::CongestionWindow | Self::Pacing | Self::Turn => "link",
+            Self::CongestionWindow | Self::Pacing | Self::Turn | Self::LinkAway => "link",
         }
     }
 }

@@ -289,6 +289,14 @@ impl Links {
         self.evidence(way).is_some_and(Evidence::is_away)
     }
 
+    /// Nothing is sent this way but what asks whether it carries anything: it is down, or silent
+    /// and probed.
+    #[must_use]
+    pub fn carries_nothing(&self, way: Way) -> bool {
+        let state = self.evidence(way).map(|evidence| evidence.state());
+        matches!(state, Some(State::Down | State::Probing))
+    }
+
     /// Since when it has been that; `None`: it is not.
     #[must_use]
     pub fn away_since(&self, way: Way) -> Option<Instant> {

@@ -47,7 +47,7 @@ impl Engine {
             flows_closed: sums.closed,
             gateway: self.links.hello().into(),
             flows_with_peer: sums.with_peer,
-            limited_by: sums.limited_by,
+            limited_by: sums.limited_by(|way| self.links.carries_nothing(way)),
             custody_bytes: load.custody_bytes,
             in_flight_bytes: load.in_flight_bytes,
             cwnd_bytes: load.cwnd_bytes,
@@ -112,7 +112,7 @@ impl Engine {
     /// What all flows together send, by the way that it leaves.
     #[must_use]
     pub fn loads(&self) -> Vec<(Way, Load)> {
-        self.census.sums(&self.table).loads
+        self.census.sums(&self.table).loads().collect()
     }
 
     fn flow_status(&self, now: Instant, flow: &Flow) -> FlowStatus {
@@ -122,6 +122,8 @@ impl Engine {
             interface.map_or_else(Default::default, |i| i.name.clone())
         };
         let shared = |leg: &Leg| self.links.pair_share(leg).and_then(|share| share.rate_bps).unwrap_or(0);
+        let (from, held) = flow.relays().map_or((Side::A, Held::Nothing), held_by);
+        let held = held.over(self.links.carries_nothing(flow.legs.get(from.other()).out));
         FlowStatus {
             rule: self.rules.name(flow.rule),
             pair_a_bps: shared(&flow.legs.a),
@@ -129,6 +131,9 @@ impl Engine {
             age_seconds: now.since(flow.began_at).as_secs(),
             out_a: name(flow.legs.a.out),
             out_b: name(flow.legs.b.out),
+            limited_by: held.limit(),
+            held_by: held.name(),
+            direction: if from == Side::A { "ab" } else { "ba" },
             ..FlowStatus::of(flow)
         }
     }
@@ -176,7 +181,6 @@ impl FlowStatus {
         let name = |l: &Leg| format!("{}", core::net::SocketAddr::new(l.addr, l.port));
         let (ab, ba) = (r.map(|r| &r.a), r.map(|r| &r.b));
         let of = |x: Option<&Relay>, what: fn(&Sender) -> u64| x.map_or(0, |x| what(&x.tx));
-        let (from, held) = r.map_or((Side::A, Held::Nothing), held_by);
         let carried = r.map(Relays::carried).unwrap_or_default();
         Self {
             a: name(&flow.legs.a),
@@ -191,9 +195,6 @@ impl FlowStatus {
             cwnd_b_bytes: ab.map_or(0, |x| x.tx.cc().cwnd_bytes()),
             peer_a: flow.legs.a.peer.is_heard(),
             peer_b: flow.legs.b.peer.is_heard(),
-            limited_by: held.limit(),
-            held_by: held.name(),
-            direction: if from == Side::A { "ab" } else { "ba" },
             delivered_ab_bytes: carried.to_server_bytes,
             delivered_ba_bytes: carried.to_client_bytes,
             in_flight_a_bytes: of(ba, Sender::pipe),

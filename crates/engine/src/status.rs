@@ -101,7 +101,7 @@ impl Memory {
 /// How many split flows are held by what, each by its busier direction.
 #[derive(Clone, Copy, Debug, Default, Serialize, PartialEq, Eq)]
 pub struct LimitedBy {
-    /// By their share of the link, or the congestion window.
+    /// By their share of the link, the congestion window, or because it is down or silent.
     pub link: u64,
     /// By the receiving host.
     pub receiver: u64,
@@ -347,10 +347,10 @@ pub struct FlowStatus {
     pub peer_a: bool,
     /// A gateway answers on the leg to the server.
     pub peer_b: bool,
-    /// What holds it: link, receiver, loss, application.
+    /// What holds it: link, receiver, loss, gateway, application.
     pub limited_by: &'static str,
     /// The same more closely: nothing to send, repairs losses, receive window, congestion window,
-    /// pacing, turn on the link.
+    /// pacing, turn on the link, link is away.
     pub held_by: &'static str,
     /// The busier direction, of which both speak: `ab` or `ba`.
     pub direction: &'static str,

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use farlink_gateway::config::Link;
 use serde_json::{Value, json};
 
 use crate::cli::CheckConfigArgs;
@@ -51,38 +52,27 @@ fn tell(file: &Path, verdict: &Verdict) {
     }
 }
 
-/// What is no mistake, and may be none that was meant.
+/// What is no mistake, and may be none that was meant. Of the file alone: it may be read on another
+/// machine than the one that it is for.
 fn notes(verdict: &Verdict) -> Vec<String> {
-    let named = verdict.settings.iter().flat_map(|s| &s.gateway.interfaces).map(|i| i.name.as_str());
-    let is_away = |name: &&str| !Path::new("/sys/class/net").join(name).exists();
-    // A pattern is no name.
-    let is_name = |name: &&str| !name.contains(['*', '?', '[', ':']);
-    let away = named.clone().filter(is_name).filter(is_away);
-    let mut notes: Vec<_> = away.map(|name| format!("this machine has no interface `{name}` now")).collect();
-    let all: Vec<_> = named.collect();
-    if let [only] = all[..]
-        && is_name(&only)
-    {
+    let Some(settings) = &verdict.settings else { return Vec::new() };
+    let interfaces = &settings.gateway.interfaces;
+    let mut notes = Vec::new();
+    if let ([only], true) = (&interfaces[..], settings.finders.is_empty()) {
         notes.push(format!(
-            "`{only}` is the only interface: connections are split only where both of their directions pass it"
+            "`{}` is the only interface: connections are split only where both of their directions pass it",
+            only.name
         ));
     }
-    let pool = verdict.settings.as_ref().map_or(0, |s| s.gateway.limits.pool_bytes as u64);
-    if let Some(memory) = memory_bytes().filter(|memory| pool > *memory) {
-        notes.push(format!(
-            "`limits.pool_bytes` is {}, and this machine has {} of memory",
-            crate::view::bytes(pool),
-            crate::view::bytes(memory)
-        ));
-    }
+    let with_ceiling = |link: &&Link| link.rate_max_bps.is_some();
+    notes.extend(interfaces.iter().filter_map(|i| i.link.as_ref()).filter(with_ceiling).map(|link| {
+        format!(
+            "link `{}`: `rate_max` bounds what two gateways find out. Where no gateway is at the other end it does nothing: if the rate moves \
+             little, declare the highest as `rate`",
+            link.name
+        )
+    }));
     notes
-}
-
-/// What this machine has.
-fn memory_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let kib = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    Some(kib.trim().trim_end_matches(" kB").trim().parse::<u64>().ok()? * 1024)
 }
 
 fn as_json(file: &Path, verdict: &Verdict, status: u8) -> Value {

@@ -114,6 +114,7 @@ Exit status: as of `farlink run`.")]
   farlink check                       after `farlink run` was started, as root
   farlink check --seconds 10          watch the counters for longer, for links with little traffic
   farlink check --json                for a monitoring system
+  farlink check --hosts               with what hosts could do for connections that are not split
 
 Exit status: 0 all is well, 1 something is wrong (each finding says what to do), 3 the host could, but no gateway runs.")]
     Check(CheckArgs),
@@ -325,6 +326,9 @@ pub struct CheckArgs {
     /// How long to watch the counters; without a unit: seconds
     #[arg(long, value_name = "TIME", default_value_t = 2, value_parser = whole_seconds::<600>)]
     pub seconds: u64,
+    /// Say, too, what hosts could do for connections over the links (initial windows, buffers)
+    #[arg(long)]
+    pub hosts: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -13,6 +13,7 @@ mod cleanup;
 mod cli;
 mod config;
 mod ending;
+mod hosts;
 #[cfg(feature = "lab")]
 mod lab_cmd;
 mod manual;
@@ -33,6 +34,7 @@ mod sim_cmd;
 mod top;
 mod trace_cmd;
 mod view;
+mod words;
 mod xcp_router;
 
 use cli::{Cli, Command};

@@ -12,9 +12,9 @@ use crate::admin::client::{NoGateway, ask};
 use crate::admin::protocol::Request;
 use crate::check::undeclared;
 use crate::cli::{DrainArgs, FlowsArgs, LinkArgs, LinkState, ReloadArgs, SetArgs, StatusArgs};
-use crate::metrics;
 use crate::out::{out, outln};
 use crate::view::{self, Table, bytes, count, list, number, text};
+use crate::{hosts, metrics, words};
 
 /// `farlink status`
 pub fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
@@ -181,7 +181,7 @@ fn status_text(status: &Value) -> String {
         links.row([
             text(link, "/name"),
             text(link, "/interface"),
-            link_state(link),
+            words::state_and_witnesses(link),
             rate_of(link),
             text(
                 status.pointer("/settings").unwrap_or(&Value::Null),
@@ -251,9 +251,10 @@ fn status_text(status: &Value) -> String {
     for said in list(status, "/links").iter().filter_map(undeclared::advice) {
         out += &format!("{:<12} {said}\n", "note:");
     }
-    for table in [links, carried(status), pairs, interfaces, rules, stages(status), counters]
-        .iter()
-        .filter(|t| !t.is_empty())
+    for table in
+        [links, carried(status), pairs, interfaces, rules, hosts::table(status), stages(status), counters]
+            .iter()
+            .filter(|t| !t.is_empty())
     {
         out += &format!("\n{table}");
     }
@@ -434,17 +435,6 @@ fn below(classes: &[u64], calls: u64, percent: u64) -> String {
     "-".into()
 }
 
-/// A link's state, and by whose word.
-fn link_state(of: &Value) -> String {
-    let by: Vec<&str> = list(of, "/down_by").iter().filter_map(Value::as_str).collect();
-    let state = text(of, "/state");
-    if by.is_empty() { state.to_owned() } else { format!("{state} ({})", by.join(", ")) }
-}
-
-fn state(of: &Value) -> String {
-    if of.pointer("/up") == Some(&Value::Bool(true)) { "up" } else { "down" }.to_owned()
-}
-
 fn is_awaited(interface: &Value) -> bool {
     interface.pointer("/present") == Some(&Value::Bool(false))
 }
@@ -454,8 +444,8 @@ fn state_of_interface(interface: &Value) -> String {
     let (name, called) = (text(interface, "/name"), text(interface, "/called"));
     match is_awaited(interface) {
         true => "awaited".to_owned(),
-        false if called.is_empty() || called == name => state(interface),
-        false => format!("{}, as {called}", state(interface)),
+        false if called.is_empty() || called == name => words::state_of_interface(interface).to_owned(),
+        false => format!("{}, as {called}", words::state_of_interface(interface)),
     }
 }
 
@@ -495,7 +485,7 @@ fn flows_text(flows: &Value, has_more: bool) -> String {
                 (true, true) => "both sides",
             }
             .to_owned(),
-            text(flow, "/limited_by"),
+            words::limit(flow),
             text(flow, "/rule"),
         ]);
     }

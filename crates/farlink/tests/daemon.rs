@@ -50,17 +50,16 @@ fn a_quick_start_splits_tells_changes_and_leaves_nothing() {
     assert_eq!(bed.status().pointer("/links/0/up"), Some(&Value::Bool(false)));
     assert!(bed.ask(&["link", "to-server", "up"]).status.success());
 
-    let second = bed
-        .gateway
-        .command(FARLINK)
-        .args(["run", "--link", "to-server", "--socket", &bed.socket()])
-        .output()
-        .unwrap();
-    assert!(
-        second.status.code() == Some(1) && text(&second).contains("another gateway answers at"),
-        "{}",
-        text(&second)
-    );
+    // A second one has to be told apart, also where it has a socket of its own.
+    let own = bed.socket() + "2";
+    for (socket, says) in [(bed.socket(), "another gateway answers at"), (own, "holds a device of this name")]
+    {
+        let mut second = bed.gateway.command(FARLINK);
+        let second = second.args(["run", "--link", "to-server", "--socket", &socket]).output().unwrap();
+        let said = text(&second);
+        let is_told = said.contains("`instance`");
+        assert!(second.status.code() == Some(1) && said.contains(says) && is_told, "{said}");
+    }
 
     terminate(&daemon);
     assert_eq!(daemon.wait().unwrap().code(), Some(0), "{}", bed.log());

@@ -8,6 +8,8 @@ mod bed;
 mod ends;
 #[path = "situations/traffic.rs"]
 mod traffic;
+#[path = "situations/voices.rs"]
+mod voices;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -29,6 +31,8 @@ const TRIES: u32 = 3;
 /// A shortage of processor time is waited for so often, and so long.
 const ATTEMPTS: u32 = 4;
 const SHORTAGE: Duration = Duration::from_secs(4);
+/// So often they may contradict each other because something changes meanwhile.
+const AGREE_WITHIN: u32 = 4;
 /// How long it may take until what was mended shows.
 const MENDED_WITHIN: Duration = Duration::from_secs(8);
 
@@ -163,6 +167,9 @@ fn try_one(n: usize, situation: &Situation, method: &str, expected: &Expected) -
     let status = bed.status();
     said.judge(expected)
         .map_err(|wrong| format!("{wrong}\n{}\nlog:\n{}\nstatus:\n{status}", said.text, bed.log()))?;
+    if bed.is_running() {
+        agree(&bed, situation.plan.seconds, &said)?;
+    }
     let refused = bed.refused();
     if situation.plan.never_refused && refused > 0 {
         return Err(format!("{refused} connections were refused\nlog:\n{}", bed.log()));
@@ -181,14 +188,30 @@ fn try_one(n: usize, situation: &Situation, method: &str, expected: &Expected) -
             return Ok(());
         }
         if Instant::now() > end {
+            let bad = after.found.iter().filter(|f| f["severity"] == "problem").map(|f| f["id"].to_string());
             return Err(format!(
-                "{remedy} does not mend it (status {}, {left:?} left)\n{}\nlog:\n{}",
+                "{remedy} does not mend it (status {}, {left:?} left, problems: {})\n{}\nlog:\n{}",
                 after.status,
+                bad.collect::<Vec<_>>().join(", "),
                 after.text,
                 bed.log()
             ));
         }
     }
+}
+
+/// All of them say the same. What changes between two questions contradicts itself once.
+fn agree(bed: &Bed, seconds: u64, said: &Said) -> Result<(), String> {
+    let mut found = said.found.clone();
+    let mut wrong = Vec::new();
+    for _ in 0..AGREE_WITHIN {
+        wrong = voices::contradictions(bed, &found);
+        if wrong.is_empty() {
+            return Ok(());
+        }
+        found = Said::by(bed, seconds).found;
+    }
+    Err(format!("they contradict each other:\n{}", wrong.join("\n")))
 }
 
 /// What `farlink check --json` said.

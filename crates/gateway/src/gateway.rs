@@ -564,6 +564,8 @@ impl Gateway {
             links: self.declared().map(|l| l.status(now, load_of(l.way()), known(l.way()))).collect(),
             reassembly_bytes: self.reassemblers.iter().map(|(_, r)| r.used_bytes() as u64).sum(),
             wakes: self.wakes.names().collect(),
+            hosts: self.outlet.by_host.status(),
+            hosts_bytes: self.outlet.by_host.memory_bytes() as u64,
         }
     }
     /// What the engine's memory is used for.

@@ -16,6 +16,7 @@
 mod ack_filter;
 mod acks;
 mod beside;
+mod by_host;
 mod datagrams;
 pub mod due;
 pub mod flow_trace;
@@ -44,6 +45,7 @@ mod status;
 pub mod tap;
 mod xcp_queue;
 
+pub use by_host::{HostStatus, HostTotals};
 pub use farlink_cc as cc;
 pub use farlink_egress as egress;
 pub use farlink_engine::Side;

@@ -15,6 +15,7 @@ use farlink_wire::{
     WireSize, edit, finish_checksums, fragment, icmp, ip, parse_with, shim, supersegment, verify_checksums,
 };
 
+use crate::by_host::ByHost;
 use crate::datagrams::Datagrams;
 use crate::identification::Identifications;
 use crate::kinds::Kind;
@@ -42,6 +43,8 @@ pub struct Outlet {
     pub traffic: Traffic,
     /// Connections that an earlier process has left behind.
     pub left_behind: LeftBehind,
+    /// What the connections of each host have carried.
+    pub by_host: ByHost,
 }
 
 /// Whether the queue of a link has granted what leaves.
@@ -113,6 +116,7 @@ impl Outlet {
             tap: None,
             traffic: Traffic::default(),
             left_behind: LeftBehind::default(),
+            by_host: ByHost::default(),
         }
     }
 
@@ -460,6 +464,7 @@ impl World for Exit<'_> {
         if let Some(tap) = self.outlet.tap() {
             tap.happened(self.now, ends, what);
         }
+        self.outlet.by_host.happened(ends, what);
         self.net.happened(ends, what);
     }
 }

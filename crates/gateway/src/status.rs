@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use farlink_engine::status as engine;
 
+use crate::by_host::HostStatus;
 use crate::kinds::Passed;
 
 /// A snapshot for `farlink status`.
@@ -20,6 +21,11 @@ pub struct Status {
     /// How often a deadline passed, by what it was for. Of a loop that turns and does nothing it
     /// shows why.
     pub wakes: BTreeMap<&'static str, u64>,
+    /// The hosts whose connections have carried most, the largest first, and then all others
+    /// together.
+    pub hosts: Vec<HostStatus>,
+    /// Memory of these totals, bytes.
+    pub hosts_bytes: u64,
 }
 
 /// What has come and gone since the start; a super-segment counts once.

@@ -541,6 +541,9 @@ impl Driver {
         } else {
             self.gateway.end_drain();
         }
+        if let Some(log) = &mut self.net.connection_log {
+            log.hand_back(wanted);
+        }
     }
 
     fn diversion(&self) -> DiversionStatus {

@@ -16,6 +16,7 @@ mod heap;
 pub mod journal;
 pub mod netlink;
 pub mod netns;
+pub mod openings;
 pub mod sandbox;
 mod spread;
 pub mod sysctl;

@@ -346,7 +346,10 @@ fn attach(fd: &OwnedFd, name: &str, kind: libc::c_int) -> Result<()> {
         if !in_use || attempt >= ATTEMPTS {
             let hint = match error.raw_os_error() {
                 Some(libc::EPERM) => " (it takes root, or CAP_NET_ADMIN)",
-                Some(libc::EBUSY | libc::EEXIST) => " (another process holds a device of this name)",
+                Some(libc::EBUSY | libc::EEXIST) => {
+                    " (another process holds a device of this name; if that is another gateway, give this one an `instance`, a `table_base` \
+                     and a `mark_mask` of its own in `[divert]`)"
+                }
                 _ => "",
             };
             return Err(Error::os(format!("creating the TUN {name}{hint}"), error));

@@ -107,12 +107,17 @@ pub fn judge(running: &Running, before: &Sample, after: &Sample, seconds: u64) -
     found.extend(super::links::findings(before, after, seconds));
     let links = crate::view::list(&after.status, "/links");
     found.extend(links.iter().filter_map(super::undeclared::finding));
-    found.extend(super::advice::advice(&after.status));
     if after.status.pointer("/engine/draining") == Some(&serde_json::Value::Bool(true)) {
         let text = "the gateway is draining: it hands its connections back and splits no new ones";
         found.push(Diagnosis::new("draining", Severity::Warning, text));
     }
+    // It is the cause of what else shows.
+    found.extend(after.dropped.iter().cloned());
+    let is_dropped = after.dropped.iter().any(|d| d.severity > Severity::Note);
     let answer = match (split_now > 0 && (taken > 0 || began > 0), got > 0, arrived > 0) {
+        _ if is_dropped && taken == 0 => {
+            "no: TCP comes in, and the firewall of this machine drops it before it reaches Farlink".to_owned()
+        }
         (true, ..) => {
             let peer = now("flows_with_peer");
             format!(

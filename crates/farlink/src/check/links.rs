@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::live::Sample;
 use super::{exchanged, past};
 use crate::view::{count, list, microseconds, number, rate, text};
+use crate::words;
 
 /// Of what a link was sent, so much again at least shows that its rate is less than was said, or
 /// that it loses much.
@@ -27,7 +28,7 @@ pub fn findings(before: &Sample, after: &Sample, seconds: u64) -> Vec<Diagnosis>
     for link in links {
         let earlier = list(&before.status, "/links");
         let earlier = earlier.iter().find(|l| text(l, "/name") == text(link, "/name"));
-        found.extend(down(link));
+        found.extend(away(link, links.iter().all(words::carries_nothing)));
         let exchanged = exchanged::finding(link);
         // What has been found out is in force, and told by itself.
         let too_high = exchanged.or_else(|| declared_too_high(link));
@@ -35,37 +36,58 @@ pub fn findings(before: &Sample, after: &Sample, seconds: u64) -> Vec<Diagnosis>
         found.extend(too_high.or_else(|| given_way(earlier?, link, flows, seconds)));
         found.extend(declared_too_low(link));
         found.extend(past::findings(earlier, link, (before, after), seconds));
-        found.extend(far_end(link, flows));
-        found.extend(elsewhere(link, flows));
+        // Where the link is elsewhere nobody can answer at its other end.
+        found.extend(elsewhere(link, links, flows).or_else(|| far_end(link, flows)));
     }
     found.extend(none_declared(links));
     found
 }
 
-fn down(link: &Value) -> Option<Diagnosis> {
-    let name = text(link, "/name");
-    let by: Vec<_> = list(link, "/down_by").iter().filter_map(Value::as_str).collect();
-    let (id, severity, text) = if by.contains(&"operator") {
-        let text = format!(
+/// A link that is not up. It is a problem where no other one carries anything: what comes in then
+/// has no way on.
+fn away(link: &Value, all_are: bool) -> Option<Diagnosis> {
+    let (name, by) = (text(link, "/name"), words::witnesses(link));
+    let worse = if all_are { Severity::Problem } else { Severity::Warning };
+    let (id, severity, said) = if by.contains(&"operator") {
+        let said = format!(
             "an operator has said that the link {name} is down (`farlink link {name} down`): nothing is sent into it until he says \
              `farlink link {name} up`"
         );
-        ("link-down", Severity::Warning, text)
+        ("link-down", worse, said)
+    } else if by.contains(&"kernel") {
+        if !all_are {
+            // Which `interface-down` tells, or `no-interface`.
+            return None;
+        }
+        let interface = text(link, "/interface");
+        let said = format!(
+            "the link {name} is down: its interface {interface} is down, has no carrier, or is not there. What hosts send is held until it is back"
+        );
+        ("link-down", worse, said)
     } else if by.contains(&"contact plan") {
-        let text = format!("by the contact plan the link {name} is away now");
-        ("link-away", Severity::Note, text)
-    } else if by.contains(&"silence") {
-        let text = format!(
+        // As planned.
+        ("link-away", Severity::Note, format!("by the contact plan the link {name} is away now"))
+    } else if words::carries_nothing(link) {
+        let said = format!(
             "nothing is heard over the link {name}, and nobody has said that it is down; it is probed, and what hosts send is held"
         );
-        ("link-silent", Severity::Warning, text)
+        ("link-silent", worse, said)
+    } else if by.contains(&"silence") {
+        let said = format!(
+            "nothing has been heard over the link {name} for a moment; it has just been asked whether it carries anything"
+        );
+        ("link-silent", Severity::Note, said)
     } else {
         return None;
     };
-    let finding = Diagnosis::new(id, severity, text).seen("link", &name).seen("down_by", by.join(", "));
-    Some(match id {
-        "link-down" => finding.mended_by(Remedy::run(format!("farlink link {name} up"))),
-        _ => finding,
+    let finding = Diagnosis::new(id, severity, said).seen("link", &name);
+    let finding = finding.seen("state", words::state(link)).seen("down_by", by.join(", "));
+    Some(match by.contains(&"operator") {
+        true => finding.mended_by(Remedy::run(format!("farlink link {name} up"))),
+        false if by.contains(&"kernel") => {
+            finding.mended_by(Remedy::run(format!("ip link set {} up", text(link, "/interface"))))
+        }
+        false => finding,
     })
 }
 
@@ -276,17 +298,17 @@ fn far_end(link: &Value, flows: &[Value]) -> Option<Diagnosis> {
     Some(Diagnosis::new(id, severity, said).seen("link", name).seen("gateways", ids.join(", ")))
 }
 
-/// A round trip that was said to be so long at least can be told from a local network's.
+/// A round trip of so much at least can be told from a local network's.
 const FAR_RTT_US: u64 = 40_000;
+/// A local network has less.
+const NEAR_RTT_US: u64 = 10_000;
 /// Round trips that differ by this factor are of different ways.
 const ELSEWHERE: u64 = 4;
 
-/// The round trip that was said of the link is not behind its interface, but behind another one.
-fn elsewhere(link: &Value, flows: &[Value]) -> Option<Diagnosis> {
+/// The round trip that was said of the link is not behind its interface, but behind another one. Or
+/// nobody has said any, and it is a local network's: the long way lies behind another interface.
+fn elsewhere(link: &Value, links: &[Value], flows: &[Value]) -> Option<Diagnosis> {
     let said_us = number(link, "/rtt_us");
-    if said_us < FAR_RTT_US {
-        return None;
-    }
     let (name, interface) = (text(link, "/name"), text(link, "/interface"));
     // The smallest of each interface.
     let mut shortest_us = BTreeMap::new();
@@ -295,17 +317,29 @@ fn elsewhere(link: &Value, flows: &[Value]) -> Option<Diagnosis> {
         *known = end.rtt_us.min(*known);
     }
     let here_us = shortest_us.remove(&interface)?;
-    let (there, there_us) = shortest_us.into_iter().find(|(_, us)| *us >= said_us / 2)?;
-    if here_us > said_us / ELSEWHERE {
+    let is_said = said_us >= FAR_RTT_US;
+    if !is_said && (here_us >= NEAR_RTT_US || !list(link, "/gateways").is_empty()) {
         return None;
     }
-    let said = format!(
-        "the link {name} is declared at {interface}, where the round trip is {}, and the round trip of {} that was said of it is that behind \
-         {there} ({}): declare it there",
-        microseconds(here_us),
-        microseconds(said_us),
-        microseconds(there_us),
-    );
+    // Another link is declared where it is.
+    shortest_us.retain(|at, _| is_said || !links.iter().any(|l| text(l, "/interface") == *at));
+    let far_us = if is_said { said_us / 2 } else { FAR_RTT_US };
+    let (there, there_us) = shortest_us.into_iter().find(|(_, us)| *us >= far_us)?;
+    if here_us > said_us.max(there_us.min(FAR_RTT_US)) / ELSEWHERE {
+        return None;
+    }
+    let (here, far) = (microseconds(here_us), microseconds(there_us));
+    let said = match is_said {
+        true => format!(
+            "the link {name} is declared at {interface}, where the round trip is {here}, and the round trip of {} that was said of it is that \
+             behind {there} ({far}): declare it there",
+            microseconds(said_us),
+        ),
+        false => format!(
+            "the link {name} is declared at {interface}, where the round trip is {here}, and behind {there} it is {far}: the hard link looks to be \
+             that one. Declare it there (`farlink run --link {there}`), and {interface} as an ordinary interface"
+        ),
+    };
     let finding = Diagnosis::new("link-elsewhere", Severity::Warning, said)
         .seen("link", name)
         .seen("interface", interface)
@@ -337,7 +371,7 @@ mod tests {
     }
 
     fn link(more: Value) -> Value {
-        let mut link = json!({"name": "geo", "interface": "sat0", "rate_bps": 8_000_000, "estimated_bps": 0, "down_by": [],
+        let mut link = json!({"name": "geo", "interface": "sat0", "rate_bps": 8_000_000, "estimated_bps": 0, "up": true, "state": "up", "down_by": [],
             "gateways": [], "sent_bytes": 0, "retransmitted_bytes": 0});
         link.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         json!([link])
@@ -349,12 +383,24 @@ mod tests {
 
     #[test]
     fn who_says_that_a_link_is_down_is_told() {
-        let of = |by: &str| ids(link(json!({})), link(json!({ "down_by": [by] })), json!([]));
-        assert_eq!(of("operator"), ["link-down Warning"]);
-        assert_eq!(of("contact plan"), ["link-away Note"]);
-        assert_eq!(of("silence"), ["link-silent Warning"]);
-        // Which `interface-down` tells.
-        assert_eq!(of("kernel"), [""; 0]);
+        let down = |state: &str, by: &str| json!({"state": state, "down_by": [by]});
+        let of = |state: &str, by: &str| ids(link(json!({})), link(down(state, by)), json!([]));
+        // The only one.
+        assert_eq!(of("down", "operator"), ["link-down Problem"]);
+        assert_eq!(of("down", "contact plan"), ["link-away Note"], "as planned");
+        assert_eq!(of("probing", "silence"), ["link-silent Problem"]);
+        assert_eq!(of("suspect", "silence"), ["link-silent Note"], "it has just been asked");
+        assert_eq!(of("down", "kernel"), ["link-down Problem"]);
+        // Another one carries what there is.
+        let beside = |state: &str, by: &str| {
+            let mut both = link(down(state, by));
+            let lte = json!({"name": "lte", "interface": "wwan0", "state": "up", "up": true, "down_by": []});
+            both.as_array_mut().unwrap().push(lte);
+            ids(both.clone(), both, json!([]))
+        };
+        assert_eq!(beside("down", "operator"), ["link-down Warning"]);
+        assert_eq!(beside("probing", "silence"), ["link-silent Warning"]);
+        assert_eq!(beside("down", "kernel"), [""; 0], "which `interface-down` tells");
     }
 
     #[test]
@@ -467,6 +513,10 @@ mod tests {
         assert_eq!(of(500_000, 400, 520_000), ["link-elsewhere Warning"]);
         assert_eq!(of(500_000, 510_000, 520_000), [""; 0], "it is as far as was said");
         assert_eq!(of(500_000, 400, 600), [""; 0], "a cache near by");
-        assert_eq!(of(0, 400, 520_000), [""; 0], "nobody has said how far it is");
+        // Nobody has said how far it is, and it has been found to be near.
+        assert_eq!(of(0, 400, 520_000), ["link-elsewhere Warning"]);
+        assert_eq!(of(400, 400, 520_000), ["link-elsewhere Warning"]);
+        assert_eq!(of(0, 400, 30_000), [""; 0], "hosts that are not far");
+        assert_eq!(of(0, 12_000, 520_000), [""; 0], "a link of some length, and hosts that are far");
     }
 }

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use farlink_linux::divert::{self, Count};
+use farlink_linux::divert::{self, Count, Diagnosis};
 use farlink_linux::driver::that_forward;
 use farlink_linux::netlink::Socket;
+use farlink_linux::openings::Openings;
 use serde_json::Value;
 
 use super::Running;
@@ -32,6 +33,8 @@ pub struct Sample {
     pub flows: Value,
     /// What of this machine passes the gateway by.
     pub machine: Machine,
+    /// Connections that this machine itself has dropped meanwhile; nothing at the beginning.
+    pub dropped: Vec<Diagnosis>,
 }
 
 /// Interfaces, as far as the gateway does not see what they carry.
@@ -86,11 +89,22 @@ impl Machine {
 }
 
 /// Samples at the beginning and at the end of so many seconds. Connections are listed at the end.
-pub fn listen(socket: &Path, running: &Running, seconds: u64) -> anyhow::Result<(Sample, Sample)> {
+/// `hears`: openings of connections are listened to, too, which costs the machine a little for each
+/// packet meanwhile.
+pub fn listen(
+    socket: &Path,
+    running: &Running,
+    seconds: u64,
+    hears: bool,
+) -> anyhow::Result<(Sample, Sample)> {
+    // Without the privilege less is known.
+    let openings = hears.then(Openings::listen).and_then(Result::ok);
     let before = sample(socket, running)?;
     std::thread::sleep(Duration::from_secs(seconds));
     let mut after = sample(socket, running)?;
     after.flows = ask_within(socket, &Request::Flows { limit: FLOWS_MAX }, PATIENCE)?;
+    let interfaces: Vec<_> = running.interfaces.iter().map(|i| i.name.clone()).collect();
+    after.dropped = openings.map_or_else(Vec::new, |heard| divert::dropped(&heard.heard(), &interfaces));
     Ok((before, after))
 }
 
@@ -101,5 +115,6 @@ fn sample(socket: &Path, running: &Running) -> anyhow::Result<Sample> {
         machine: Machine::look(running, &status),
         status,
         flows: Value::Null,
+        dropped: Vec::new(),
     })
 }

@@ -333,7 +333,11 @@ fn in_place_answer(running: &Running) -> Answer {
 }
 
 fn split_answer(args: &CheckArgs, running: &Running) -> anyhow::Result<Answer> {
-    let (before, after) = live::listen(&args.socket.socket, running, args.seconds)?;
-    let verdict = judge::judge(running, &before, &after, args.seconds);
+    let (before, after) = live::listen(&args.socket.socket, running, args.seconds, true)?;
+    let mut verdict = judge::judge(running, &before, &after, args.seconds);
+    // What is not about this machine is asked for.
+    if args.hosts {
+        verdict.found.extend(advice::advice(&after.status));
+    }
     Ok(Answer { question: SPLIT, answer: verdict.answer, found: verdict.found })
 }

@@ -43,7 +43,7 @@ fn watch(socket: &Path) {
 /// What the guard of the diversion does not say in the log itself.
 fn found(socket: &Path) -> anyhow::Result<Vec<Diagnosis>> {
     let running: Running = serde_json::from_value(ask_within(socket, &Request::Check {}, live::PATIENCE)?)?;
-    let (before, after) = live::listen(socket, &running, LISTENS)?;
+    let (before, after) = live::listen(socket, &running, LISTENS, false)?;
     let mut found = judge::judge(&running, &before, &after, LISTENS).found;
     let interfaces: Vec<_> = running.interfaces.iter().map(|i| i.name.clone()).collect();
     found.extend(host::further(&interfaces));

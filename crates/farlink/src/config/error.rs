@@ -83,18 +83,50 @@ fn in_plain_words(message: &str) -> String {
         _ => {}
     }
     let message = match message.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`')) {
-        Some((key, rest)) => format!("there is no key `{key}` here{rest}"),
+        Some((key, rest)) => return unknown_key(key, rest),
         None => message.replacen("missing field", "missing key", 1).replacen(
             "unknown variant",
             "unknown value",
             1,
         ),
     };
+    with_allowed(message)
+}
+
+/// What the parser expects is what is allowed.
+fn with_allowed(message: String) -> String {
     ["expected one of ", "expected "]
         .iter()
         .find_map(|word| message.split_once(&format!(", {word}")))
         .map(|(wrong, allowed)| format!("{wrong}; allowed: {allowed}"))
         .unwrap_or(message)
+}
+
+/// Names that are as alike are taken for the one that was meant (Jaro and Winkler, 1 is the same).
+const ALIKE: f64 = 0.8;
+/// So many of them are told at most.
+const NEAREST_MAX: usize = 3;
+
+/// A key that there is not: the nearest of those that there are, or all where none is near. `rest`:
+/// the names that the parser expects, in quotes.
+fn unknown_key(key: &str, rest: &str) -> String {
+    let known: Vec<&str> = rest.split('`').skip(1).step_by(2).collect();
+    let typed = key.to_lowercase();
+    let is_alike = |name: &&str| {
+        let is_part = key.len() > 2 && (name.contains(key) || key.contains(*name));
+        is_part || strsim::jaro_winkler(&typed, name) >= ALIKE
+    };
+    let mut near: Vec<_> = known.iter().copied().filter(is_alike).collect();
+    near.sort_by_key(|name| strsim::damerau_levenshtein(&typed, name));
+    near.truncate(NEAREST_MAX);
+    let wrong = format!("there is no key `{key}` here");
+    let quoted: Vec<_> = near.iter().map(|name| format!("`{name}`")).collect();
+    match known.len() {
+        all if near.is_empty() || all <= NEAREST_MAX => with_allowed(format!("{wrong}{rest}")),
+        all => {
+            format!("{wrong}; allowed: {}, the nearest of {all} (docs/configuration.md)", quoted.join(" or "))
+        }
+    }
 }
 
 fn line_and_column(text: &str, at: usize) -> (usize, usize) {

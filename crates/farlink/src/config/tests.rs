@@ -513,6 +513,15 @@ fn a_mistake_is_named_with_line_column_key_and_what_is_allowed() {
             "[limits]\nflows = 3",
             &["2:1: [limits], key `flows`", "there is no key `flows` here; allowed: `flows_max`"],
         ),
+        (
+            "[[link]]\ninterface='a'\nrate_ni = '8 Mbit/s'",
+            &["3:1: [[link]] number 1, key `rate_ni`", "allowed: `rate_in` or `rate", "the nearest of "],
+        ),
+        (
+            "[[link]]\ninterface='a'\nRateMax = '8 Mbit/s'",
+            &["there is no key `RateMax` here; allowed: `rate_max`"],
+        ),
+        ("drain_timout = '3 s'", &["there is no key `drain_timout` here; allowed: `drain_timeout`"]),
         ("colour = 1", &["1:1: key `colour`", "there is no key `colour` here; allowed: `interface`"]),
         (
             "[limits]\nflows_max = 0",

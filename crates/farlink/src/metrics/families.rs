@@ -32,6 +32,8 @@ pub enum Place {
     Map(&'static str, &'static str),
     /// In each link, under its name.
     OfLink(&'static str),
+    /// Of each link and each state that it can be in: 1 for the one that it is in.
+    StateOfLink,
     /// In each kind of traffic of each link.
     OfKind(&'static str),
     /// In each pair of each link.
@@ -52,7 +54,7 @@ pub struct Family {
     pub help: &'static str,
 }
 
-use Place::{At, Each, Map, OfInterface, OfKind, OfLink, OfPair, OfRule};
+use Place::{At, Each, Map, OfInterface, OfKind, OfLink, OfPair, OfRule, StateOfLink};
 
 const fn counter(name: &'static str, place: Place, help: &'static str) -> Family {
     Family { name, kind: Kind::Counter, place, unit: Unit::Same, help }
@@ -92,6 +94,7 @@ const MODES: &[(&str, &str)] = &[
 pub const NO_METRICS: &[(&str, &str)] = &[
     ("/engine/gateway/version", "says what the gateway speaks, does not change"),
     ("/engine/gateway/key_id", "a name"),
+    ("/hosts/", "a series for each address would be too many"),
     ("/driver/profile", "a histogram of its own, farlink_stage_seconds"),
 ];
 
@@ -144,6 +147,7 @@ pub const FAMILIES: &[Family] = &[
         At("/reassembly_bytes"),
         "Fragments that wait for the rest of their packet.",
     ),
+    gauge("farlink_hosts_bytes", At("/hosts_bytes"), "Memory of the totals of hosts."),
     gauge(
         "farlink_draining",
         At("/engine/draining"),
@@ -230,6 +234,12 @@ pub const FAMILIES: &[Family] = &[
     engine!("zero_window_probes", "Probes of windows that were closed."),
     // Links.
     gauge("farlink_link_up", OfLink("up"), "1 unless somebody who knows says that the link is down."),
+    gauge(
+        "farlink_link_state",
+        StateOfLink,
+        "1 for the state that the link is in: up; suspect, which has just been asked whether it carries anything; probing, which \
+         has not answered; down.",
+    ),
     gauge(
         "farlink_link_silent",
         OfLink("silent"),

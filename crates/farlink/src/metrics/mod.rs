@@ -15,6 +15,7 @@ use anyhow::Context;
 use serde_json::Value;
 
 use crate::view::text;
+use crate::words;
 use families::{FAMILIES, Family, Kind, Place, Unit};
 
 /// How long an asker may take.
@@ -77,6 +78,16 @@ fn samples(family: &Family, status: &Value) -> Vec<Sample> {
             entries.filter_map(one).collect()
         }
         Place::OfLink(field) => of_list("/links", "link", field),
+        Place::StateOfLink => {
+            let links = crate::view::list(status, "/links").iter();
+            let of = |link: &Value| {
+                let (name, is) = (text(link, "/name"), words::state(link));
+                words::STATES.map(|state| {
+                    (labels(&[("link", name.clone()), ("state", state.to_owned())]), u64::from(is == state))
+                })
+            };
+            links.flat_map(of).collect()
+        }
         Place::OfInterface(field) => of_list("/interfaces", "interface", field),
         Place::OfRule(field) => of_list("/engine/rules", "rule", field),
         Place::OfKind(field) => {

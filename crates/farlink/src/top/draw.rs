@@ -324,6 +324,8 @@ mod tests {
             name: "geo".into(),
             interface: "sat0".into(),
             up: true,
+            state: "up".into(),
+            state_and_witnesses: "up".into(),
             rate_bps: 8_000_000,
             sent_bps: 7.6e6,
             ..Link::default()
@@ -394,7 +396,7 @@ mod tests {
     fn what_a_link_carries_stands_below_it_by_kind() {
         let model = with_kinds();
         let line = |name: &str, now: &str, used: &str, wait: &str, dropped: &str| {
-            format!("{name:28} {now:>11} {used:>6} {wait:>8} {dropped:>8}")
+            format!("{name:30} {now:>11} {used:>6} {wait:>8} {dropped:>8}")
         };
         let wanted = [
             line("  icmp", "0 bit/s", "0 %", "-", "2"),
@@ -413,7 +415,7 @@ mod tests {
         let text = screen(160, 24, Some(&model), &Choice::default(), None);
         assert!(text.contains("  2.0 ms   9.0 ms        3\n"), "the longest wait, too\n{text}");
         let text = screen(50, 24, Some(&model), &Choice::default(), None);
-        assert!(text.contains(&format!("{:28}  400 kbit/s    5 %\n", "  udp")), "{text}");
+        assert!(text.contains(&format!("{:30}  400 kbit/s    5 %\n", "  udp")), "{text}");
     }
 
     #[test]
@@ -441,7 +443,7 @@ mod tests {
         assert!(text.contains("8.0 Mbit/s (declared 8.8 Mbit/s)  7.6 Mbit/s   95 %"), "{text}");
         for width in [50, 80] {
             let text = screen(width, 24, Some(&model), &Choice::default(), None);
-            let below = format!("\n{:>28}\n", "declared 8.8 Mbit/s");
+            let below = format!("\n{:>30}\n", "declared 8.8 Mbit/s");
             assert!(text.contains("8.0 Mbit/s  7.6 Mbit/s   95 %") && text.contains(&below), "{text}");
         }
     }

@@ -29,7 +29,7 @@ const NOW: &str = "NOW";
 const COLUMNS: [Column; 10] = [
     ("LINK", 10, true, 0, |l| l.name.clone(), nothing),
     ("INTERFACE", 12, true, WIDTH_WIDE, |l| l.interface.clone(), nothing),
-    ("STATE", 5, true, 0, |l| l.state().to_owned(), nothing),
+    ("STATE", 7, true, 0, |l| l.state.clone(), nothing),
     (RATE, 11, false, 0, |l| rate(l.rate_bps), nothing),
     (NOW, 11, false, 0, |l| speed(l.sent_bps), |p| speed(p.sent_bps)),
     ("USED", 6, false, 0, |l| percent(l.used()), |p| percent(p.share)),
@@ -125,7 +125,7 @@ fn cell(text: &str, width: usize, is_words: bool) -> String {
 
 fn link_line(link: &Link, columns: &[Column]) -> Line<'static> {
     let span = |&(heading, width, is_words, _, of, _): &Column| {
-        let is_red = heading == "STATE" && !link.up;
+        let is_red = heading == "STATE" && link.carries_nothing;
         let style = if is_red { Style::new().fg(Color::Red) } else { Style::new() };
         Span::styled(cell(&of(link), width, is_words), style)
     };

@@ -171,7 +171,7 @@ fn once(model: &Model, limit: usize) -> String {
         links.row([
             l.name.clone(),
             l.interface.clone(),
-            l.state().to_owned(),
+            l.state_and_witnesses.clone(),
             l.rate(),
             speed(l.sent_bps),
             percent(l.used()),
@@ -268,6 +268,8 @@ mod tests {
         model::Link {
             name: "geo".into(),
             up: true,
+            state: "up".into(),
+            state_and_witnesses: "up".into(),
             rate_bps: 8_000_000,
             declared_bps: 8_800_000,
             queue_bps: 7_600_000,

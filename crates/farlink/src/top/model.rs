@@ -10,8 +10,9 @@ use serde_json::Value;
 
 use super::kinds::Carried;
 use crate::check::undeclared;
-use crate::show::carried_by_kind;
-use crate::view::{bytes, list, microseconds, number, rate, text};
+use crate::show::{SPLIT_TCP, carried_by_kind};
+use crate::view::{list, number, rate, text};
+use crate::words;
 
 /// The gateway at a moment.
 #[derive(Clone, Debug)]
@@ -30,6 +31,11 @@ pub struct Link {
     pub name: String,
     pub interface: String,
     pub up: bool,
+    /// Its state in one word, and with those by whose word it is not up; see [`words`].
+    pub state: String,
+    pub state_and_witnesses: String,
+    /// Nothing is sent into it but what asks whether it carries anything.
+    pub carries_nothing: bool,
     /// What it carries: as said, or as found out, bit/s; 0 unknown.
     pub rate_bps: u64,
     /// What was said, where it is found to carry less, bit/s; else 0.
@@ -59,16 +65,25 @@ pub struct Link {
 }
 
 impl Link {
-    /// In a word.
-    pub fn state(&self) -> &'static str {
-        if self.up { "up" } else { "down" }
-    }
-
     /// Its rate in words.
     pub fn rate(&self) -> String {
         match self.declared_bps {
             0 => self.found.clone().unwrap_or_else(|| rate(self.rate_bps)),
             declared => format!("{} (declared {})", rate(self.rate_bps), rate(declared)),
+        }
+    }
+
+    /// As far as it can hold a connection.
+    fn way(&self) -> words::Way {
+        let others = self.carried.iter().filter(|(kind, _)| *kind != SPLIT_TCP);
+        let others_bps: f64 = others.map(|(_, kind)| kind.sent_bps).sum();
+        words::Way {
+            name: self.name.clone(),
+            is_away: self.carries_nothing.then(|| self.state_and_witnesses.clone()),
+            rate_bps: self.rate_bps,
+            rate: self.rate(),
+            others_bps: (others_bps + self.beside_sent_bps) as u64,
+            flows: self.flows,
         }
     }
 
@@ -229,6 +244,9 @@ fn links(now: &Snapshot, before: Option<&Snapshot>, seconds: f64) -> Vec<Link> {
             sent_bps: bps(&sent_by),
             interface: text(l, "/interface"),
             up: l.pointer("/up") == Some(&Value::Bool(true)),
+            state: words::state(l),
+            state_and_witnesses: words::state_and_witnesses(l),
+            carries_nothing: words::carries_nothing(l),
             rate_bps,
             found: undeclared::in_short(l),
             declared_bps: if found > 0 { number(l, "/declared_bps") } else { 0 },
@@ -263,7 +281,9 @@ fn flows(now: &Snapshot, before: Option<&Snapshot>, seconds: f64, links: &[Link]
             let (is, was) = (number(f, pointer), was.map_or(0, |w| number(w, pointer)));
             8.0 * per_second(is, if was > is { 0 } else { was }, seconds)
         };
-        let towards = if text(f, "/direction") == "ab" { "b" } else { "a" };
+        let towards = words::towards(f);
+        let out = text(f, &format!("/out_{towards}"));
+        let way = links.iter().find(|l| l.interface == out).map(Link::way);
         Flow {
             mode: text(f, "/mode"),
             age_seconds: number(f, "/age_seconds"),
@@ -272,61 +292,13 @@ fn flows(now: &Snapshot, before: Option<&Snapshot>, seconds: f64, links: &[Link]
             cwnd_bytes: number(f, &format!("/cwnd_{towards}_bytes")),
             srtt_us: number(f, &format!("/srtt_{towards}_us")),
             custody_bytes: number(f, "/custody_ab_bytes") + number(f, "/custody_ba_bytes"),
-            limited_by: text(f, "/limited_by"),
-            why: why(f, towards, links),
+            limited_by: words::limit(f),
+            why: words::why(f, way.as_ref()),
             client,
             server,
         }
     };
     list(&now.flows, "").iter().map(flow).collect()
-}
-
-/// Why a connection is not faster.
-fn why(f: &Value, towards: &str, links: &[Link]) -> String {
-    let of = |name: &str| number(f, &format!("/{name}_{towards}_bytes"));
-    let (srtt_us, window, cwnd) = (number(f, &format!("/srtt_{towards}_us")), of("window"), of("cwnd"));
-    let out = text(f, &format!("/out_{towards}"));
-    let link = links.iter().find(|l| l.interface == out);
-    let of_pacing = number(f, &format!("/pacing_{towards}_bps"));
-    let host = if towards == "a" { "client" } else { "server" };
-    let down = link.filter(|l| !l.up).map(|l| l.name.as_str());
-    // The most that a window lets through in a round trip.
-    let at_most = |window: u64| {
-        let bps = if srtt_us > 0 { (8e6 * window as f64 / srtt_us as f64) as u64 } else { 0 };
-        if bps > 0 {
-            format!(", at most {} at an RTT of {}", rate(bps), microseconds(srtt_us))
-        } else {
-            String::new()
-        }
-    };
-    match (text(f, "/limited_by").as_str(), text(f, "/held_by").as_str()) {
-        _ if text(f, "/mode") == "dormant" => "idle, nothing is held for it".into(),
-        ("application", _) if text(f, "/mode") == "closed" => "has ended".into(),
-        (limit, _) if limit != "application" && down.is_some() => {
-            format!("{} is down", down.unwrap_or_default())
-        }
-        ("application", _) => "nothing to send: the source sends no more, or no faster".into(),
-        ("receiver", _) => {
-            format!("the {host} reads slowly or shows a small window: {}{}", bytes(window), at_most(window))
-        }
-        ("gateway", _) => {
-            let held = number(f, if towards == "a" { "/custody_ba_bytes" } else { "/custody_ab_bytes" });
-            format!("the gateway may hold no more for it than {}{}", bytes(held), at_most(held))
-        }
-        ("loss", _) => format!("repairs losses, {} so far", bytes(of("lost"))),
-        ("link", "congestion window") => format!("congestion window of {}{}", bytes(cwnd), at_most(cwnd)),
-        ("link", _) => match link {
-            Some(l) if l.rate_bps == 0 => {
-                format!("as fast as {} is found to carry: {}", l.name, rate(of_pacing))
-            }
-            Some(l) if l.flows > 1 => {
-                format!("its share of {}: {} connections, {}", l.name, l.flows, l.rate())
-            }
-            Some(l) => format!("has all of {}: {}", l.name, l.rate()),
-            None => format!("paced on {out}"),
-        },
-        (other, _) => other.into(),
-    }
 }
 
 /// Whether a filter's text stands in what a person reads of the flow.
@@ -445,37 +417,42 @@ mod tests {
         assert_eq!(
             why,
             [
-                "its share of geo: 2 connections, 8.0 Mbit/s",
+                "its share of geo: 2 connections, 8.0 Mbit/s, of which others take 1.0 Mbit/s",
                 "the client reads slowly or shows a small window: 8.2 kB, at most 131 kbit/s at an RTT of 500 ms",
                 "repairs losses, 3.0 kB so far"
             ]
         );
     }
 
+    /// Half of what the link carries is UDP.
     #[test]
-    fn a_link_that_is_down_or_of_unknown_rate_is_said() {
-        let link = |up, rate_bps| Link {
-            name: "geo".into(),
-            interface: "sat0".into(),
-            up,
-            rate_bps,
-            ..Link::default()
-        };
-        let mut f = flow("10.0.0.1:1", 0, "loss");
-        f["pacing_a_bps"] = json!(2_000_000);
-        assert_eq!(why(&f, "a", &[link(false, 8_000_000)]), "geo is down");
-        f["limited_by"] = json!("gateway");
-        f["custody_ba_bytes"] = json!(125_000);
-        assert_eq!(
-            why(&f, "a", &[link(true, 8_000_000)]),
-            "the gateway may hold no more for it than 125 kB, at most 2.0 Mbit/s at an RTT of 500 ms"
-        );
-        f["limited_by"] = json!("link");
-        assert_eq!(why(&f, "a", &[link(true, 0)]), "as fast as geo is found to carry: 2.0 Mbit/s");
-        let corrected = Link { declared_bps: 8_800_000, ..link(true, 8_000_000) };
-        assert_eq!(why(&f, "a", &[corrected]), "has all of geo: 8.0 Mbit/s (declared 8.8 Mbit/s)");
-        f["limited_by"] = json!("application");
-        assert!(why(&f, "a", &[link(false, 0)]).starts_with("nothing to send"));
+    fn what_others_have_of_a_link_is_not_a_connections() {
+        let start = Instant::now();
+        let [before, now] = [(0, 0), (2, 2_000_000)].map(|(after_seconds, sent)| {
+            let mut looked = snapshot(
+                start + Duration::from_secs(after_seconds),
+                sent,
+                json!([flow("10.0.0.1:1", sent / 2, "link")]),
+            );
+            let link = &mut looked.status["links"][0];
+            link["flows"] = json!(1);
+            link["carried"]["udp"]["bytes"] = json!(sent / 2);
+            looked
+        });
+        let m = Model::of(&now, Some(&before), Sort::Rate, "");
+        assert_eq!(m.flows[0].why, "has the rest of geo: 8.0 Mbit/s, of which others take 4.0 Mbit/s");
+    }
+
+    #[test]
+    fn a_link_that_is_silent_is_no_more_up_here_than_elsewhere() {
+        let mut held = flow("10.0.0.1:1", 0, "link");
+        held["held_by"] = json!("link is away");
+        let mut now = snapshot(Instant::now(), 0, json!([held]));
+        now.status["links"][0]["state"] = json!("probing");
+        now.status["links"][0]["down_by"] = json!(["silence"]);
+        let m = Model::of(&now, None, Sort::Rate, "");
+        assert_eq!((&*m.links[0].state, m.links[0].carries_nothing), ("probing", true));
+        assert_eq!(m.flows[0].why, "geo is probing (silence)");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, Output};
 use std::time::{Duration, Instant};
 
+use farlink_linux::emulator::{Emulator, EmulatorConfig};
 use farlink_linux::netns::{Namespace, veth};
 use serde::Deserialize;
 use serde_json::Value;
@@ -55,6 +56,9 @@ pub struct Plan {
     /// No connection may have been refused by the end.
     #[serde(default)]
     pub never_refused: bool,
+    /// What is on its way between the routers takes so long, each way.
+    #[serde(default)]
+    pub delay_ms: u64,
     /// The asker does not find these programs.
     #[serde(default)]
     pub without_path: bool,
@@ -82,6 +86,8 @@ pub struct Bed {
     daemon: Option<Child>,
     far_daemon: Option<Child>,
     traffic: Option<Traffic>,
+    /// Between the routers, with the namespace that it stands in.
+    delay: Option<(Emulator, Namespace)>,
 }
 
 impl Bed {
@@ -90,7 +96,15 @@ impl Bed {
         let make = |who: &str| Namespace::create(&name(who)).unwrap();
         let (client, router, far, server) = (make("c"), make("g"), make("f"), make("s"));
         veth(&client, "lan", &router, "lan0").unwrap();
-        veth(&router, "sat0", &far, "gw0").unwrap();
+        let delay = (plan.delay_ms > 0).then(|| {
+            let between = make("e");
+            veth(&router, "sat0", &between, "a").unwrap();
+            veth(&between, "b", &far, "gw0").unwrap();
+            between
+        });
+        if delay.is_none() {
+            veth(&router, "sat0", &far, "gw0").unwrap();
+        }
         veth(&far, "wan", &server, "lan").unwrap();
         veth(&far, "by", &client, "by").unwrap();
         for (at, interface, net, host) in [
@@ -120,6 +134,10 @@ impl Bed {
         for at in [&router, &far] {
             at.make_router().unwrap();
         }
+        if plan.delay_ms > 0 {
+            router.set_offloads("sat0", false).unwrap();
+            far.set_offloads("gw0", false).unwrap();
+        }
         let directory = std::env::temp_dir().join(name("d"));
         std::fs::create_dir_all(&directory).unwrap();
         let bed = Self {
@@ -133,6 +151,7 @@ impl Bed {
             daemon: None,
             far_daemon: None,
             traffic: None,
+            delay: delay.map(|between| (delayed(&between, plan.delay_ms), between)),
         };
         bed.wrap();
         bed
@@ -279,6 +298,17 @@ impl Bed {
         command.output().unwrap()
     }
 
+    /// What the gateway, which runs, says when it is asked for something else than `check`.
+    pub fn tell(&self, arguments: &[&str]) -> Output {
+        let mut command = self.router.command(FARLINK);
+        command.args(arguments).args(["--socket", &self.socket()]).output().unwrap()
+    }
+
+    /// Whether it runs and answers.
+    pub fn is_running(&self) -> bool {
+        self.daemon.is_some() && self.plan.signal.is_none()
+    }
+
     /// What the gateway tells of itself.
     pub fn status(&self) -> String {
         let mut command = self.router.command(FARLINK);
@@ -346,6 +376,10 @@ impl Drop for Bed {
             let _ = daemon.kill();
             let _ = daemon.wait();
         }
+        if let Some((emulator, between)) = self.delay.take() {
+            drop(emulator);
+            let _ = between.delete();
+        }
         for namespace in [&self.client, &self.router, &self.far, &self.server] {
             for pid in namespace.pids() {
                 if let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) {
@@ -356,6 +390,23 @@ impl Drop for Bed {
         }
         let _ = std::fs::remove_dir_all(&self.directory);
     }
+}
+
+/// A wire that takes its time.
+fn delayed(between: &Namespace, delay_ms: u64) -> Emulator {
+    let (a_to_b, b_to_a) = Default::default();
+    let config = EmulatorConfig {
+        a: "a".into(),
+        b: "b".into(),
+        a_to_b,
+        b_to_a,
+        is_half_duplex: false,
+        seed: 1,
+        control: None,
+    };
+    let emulator = between.run(|| Emulator::start(config)).unwrap();
+    emulator.set(&[("delay_ms".into(), delay_ms.to_string())]).unwrap();
+    emulator
 }
 
 /// The usual configuration with other values for some keys of the top.

@@ -405,6 +405,26 @@ fn a_silence_that_nobody_explains_is_no_excuse_for_ever() {
     bed.t.assert(bed.t.status().counters.flows_abandoned == 3, "four minutes are the limit of an outage");
 }
 
+/// Whatever else shows of a connection then comes of that: the flow and the sums say the same.
+#[test]
+fn a_silent_link_is_what_holds_the_connections_over_it() {
+    let mut bed = with_a_minute(&PORTS);
+    bed.t.cut(Cut::All);
+    (0..PORTS.len()).for_each(|n| bed.say(n));
+    bed.run_in_steps(Duration::from_secs(10), Duration::from_millis(100));
+    assert_eq!(bed.state(), "probing");
+    let now = bed.t.now();
+    let (limited_by, flows) =
+        bed.t.with_gateway(|g, _, _| (g.status().engine.limited_by, g.flows(now, PORTS.len())));
+    let held: Vec<_> = flows.iter().map(|flow| (flow.limited_by, flow.held_by)).collect();
+    assert_eq!(held, [("link", "link is away"); 3]);
+    assert_eq!((limited_by.link, limited_by.loss + limited_by.receiver + limited_by.gateway), (3, 0));
+    bed.t.cut(Cut::Nothing);
+    bed.run_in_steps(Duration::from_secs(20), Duration::from_millis(100));
+    let flows = bed.t.with_gateway(|g, _, _| g.flows(now, PORTS.len()));
+    assert!(flows.iter().all(|flow| flow.limited_by == "application"), "{flows:?}");
+}
+
 /// Two connections over a link that has been silent for 100 s; the first one waits for an answer.
 fn silent_for_long() -> Bed {
     let mut bed = Bed::new(SHORT, &PORTS[..2], link(Some(800_000_000)), false);

@@ -22,9 +22,9 @@ pub fn diagnose(config: &DivertConfig, interfaces: &[String]) -> Vec<Diagnosis> 
         Method::Auto => Method::Policy,
         other => other,
     };
-    forwarding(&mut found);
     match Socket::open() {
         Ok(mut socket) => {
+            forwarding(&mut socket, interfaces, &mut found);
             links(&mut socket, interfaces, &mut found);
             if method != Method::Bump
                 && let Err(e) = collisions(&mut socket, config, &mut found)
@@ -88,16 +88,19 @@ fn tools(found: &mut Vec<Diagnosis>) {
     }
 }
 
-fn forwarding(found: &mut Vec<Diagnosis>) {
+/// A router of one family is meant so as often as not. But where interfaces of both sides have
+/// addresses of the family that it does not forward, hosts send it such packets.
+fn forwarding(socket: &mut Socket, interfaces: &[String], found: &mut Vec<Diagnosis>) {
     let families = [
-        ("IPv4", &["ipv4", "ip_forward"][..], "net.ipv4.ip_forward"),
-        ("IPv6", &["ipv6", "conf", "all", "forwarding"][..], "net.ipv6.conf.all.forwarding"),
+        (Family::V4, &["ipv4", "ip_forward"][..], "net.ipv4.ip_forward"),
+        (Family::V6, &["ipv6", "conf", "all", "forwarding"][..], "net.ipv6.conf.all.forwarding"),
     ];
     let off: Vec<_> = families.iter().filter(|(_, key, _)| sysctl::read_number(key) == Some(0)).collect();
-    // A router of one family is meant so as often as not.
     let has_none = off.len() == families.iter().filter(|(_, key, _)| sysctl::exists(key)).count();
-    let severity = if has_none { Severity::Problem } else { Severity::Note };
     found.extend(off.into_iter().map(|(family, _, name)| {
+        // With IPv6 addresses come by themselves.
+        let is_missed = *family == Family::V4 && have_addresses(socket, interfaces, *family);
+        let severity = if has_none || is_missed { Severity::Problem } else { Severity::Note };
         let text = format!(
             "this machine does not forward {family} packets ({name} is 0), so there is nothing to split of {family}; if it is to be a router of \
              them, set it with `sysctl -w {name}=1`"
@@ -105,6 +108,16 @@ fn forwarding(found: &mut Vec<Diagnosis>) {
         let finding = Diagnosis::new("not-forwarding", severity, text).seen(*name, 0);
         finding.mended_by(Remedy::run(format!("sysctl -w {name}=1")))
     }));
+}
+
+/// Two of the interfaces have addresses of the family.
+fn have_addresses(socket: &mut Socket, interfaces: &[String], family: Family) -> bool {
+    let addresses = socket.addresses().unwrap_or_default();
+    let has = |name: &&String| {
+        let index = socket.link_index(name).ok();
+        addresses.iter().any(|(of, a)| Some(*of) == index && a.is_ipv4() == (family == Family::V4))
+    };
+    interfaces.iter().filter(has).count() > 1
 }
 
 fn links(socket: &mut Socket, interfaces: &[String], found: &mut Vec<Diagnosis>) {

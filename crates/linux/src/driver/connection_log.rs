@@ -32,6 +32,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 const TELL_EVERY: Duration = Duration::from_secs(1);
 /// How long the last lines may take.
 const END_MAX: Duration = Duration::from_secs(1);
+/// Nothing is held for a connection any more, and nothing will be.
+const HANDED_BACK: &str = "handed back";
 /// What a connection can be limited by, as in `farlink flows`.
 const LIMITS: [&str; 5] = ["link", "receiver", "loss", "gateway", "application"];
 
@@ -123,6 +125,8 @@ pub(super) struct ConnectionLog {
     budget: (u64, u32),
     lines_per_second_max: u32,
     connections_max: usize,
+    /// Connections that sleep are their hosts' again: nothing wakes them.
+    hands_back: bool,
     /// The end has begun: the last lines are waited for until then.
     until: Option<StdInstant>,
 }
@@ -160,6 +164,7 @@ impl ConnectionLog {
             budget: (0, config.lines_per_second_max),
             lines_per_second_max: config.lines_per_second_max,
             connections_max: config.connections_max,
+            hands_back: false,
             until: None,
         })
     }
@@ -167,6 +172,11 @@ impl ConnectionLog {
     /// Lines that were written, and connections that have none.
     pub(super) fn counts(&self) -> (u64, u64) {
         (self.tally.written.load(Ordering::Relaxed), self.tally.lost.load(Ordering::Relaxed))
+    }
+
+    /// From now on what is split is handed back to its hosts, or no longer is.
+    pub(super) fn hand_back(&mut self, does: bool) {
+        self.hands_back = does;
     }
 
     /// Something has happened to a connection.
@@ -184,6 +194,7 @@ impl ConnectionLog {
             }
             // After a restart it may be new here.
             Event::Woken => self.begin(now, hosts),
+            Event::Slept(_) if self.hands_back => self.end(now, hosts, HANDED_BACK),
             Event::Closed(_) => self.end(now, hosts, "closed"),
             Event::Reset(_) => self.end(now, hosts, "reset"),
             Event::Abandoned(_) => self.end(now, hosts, "given up"),
@@ -274,6 +285,11 @@ impl ConnectionLog {
                 self.end(now, hosts, "forgotten");
                 continue;
             };
+            if self.hands_back && flow.mode == "dormant" {
+                // It was asleep already.
+                self.end(now, hosts, HANDED_BACK);
+                continue;
+            }
             self.next += 1;
             let Some(open) = self.open.get_mut(&hosts) else { continue };
             // Who sleeps is held by nothing.
@@ -327,7 +343,7 @@ impl ConnectionLog {
         let until = StdInstant::now() + END_MAX;
         self.until = Some(until);
         while let Some(hosts) = self.order.last().copied() {
-            self.end(now, hosts, "handed back");
+            self.end(now, hosts, HANDED_BACK);
         }
         self.lines = None;
         let _ = self.ended.recv_timeout(until.saturating_duration_since(StdInstant::now()));
@@ -537,6 +553,43 @@ mod tests {
             "10.0.0.1:3 handed back",
         ];
         assert_eq!(ends, wanted);
+    }
+
+    /// The line says when, not when the gateway ends.
+    #[test]
+    fn what_is_handed_back_has_its_line_when_it_is() {
+        let (mut log, paper) = log(1000, 100);
+        (1..=3).for_each(|n| log.happened(at(0), &ends(n), Event::Split));
+        log.happened(at(100), &ends(1), Event::Slept(carried(1, 1)));
+        log.hand_back(true);
+        log.happened(at(1000), &ends(2), Event::Slept(carried(10, 20)));
+        let asleep = (ends(1).client, ends(1).server);
+        log.attend(at(1100), |hosts| {
+            let mode = if *hosts == asleep { "dormant" } else { "draining" };
+            Some(FlowStatus { mode, ..FlowStatus::default() })
+        });
+        // It was not to be, after all.
+        log.hand_back(false);
+        log.happened(at(1200), &ends(3), Event::Slept(carried(0, 0)));
+        log.happened(at(9000), &ends(3), Event::Closed(carried(0, 0)));
+        log.end_all(at(60_000));
+        let lines = paper.lines();
+        let told: Vec<_> = lines
+            .iter()
+            .map(|l| {
+                (
+                    l["client"].as_str().unwrap(),
+                    l["end"].as_str().unwrap(),
+                    l["duration_seconds"].as_f64().unwrap(),
+                )
+            })
+            .collect();
+        let wanted = [
+            ("10.0.0.1:2", "handed back", 1.0),
+            ("10.0.0.1:1", "handed back", 1.1),
+            ("10.0.0.1:3", "closed", 9.0),
+        ];
+        assert_eq!(told, wanted);
     }
 
     #[test]

@@ -41,6 +41,9 @@ impl Driver {
             timeout_s = self.drain_timeout.as_secs_f64(),
             "draining: nothing new is split, custody is delivered"
         );
+        if let Some(log) = &mut self.net.connection_log {
+            log.hand_back(true);
+        }
         self.gateway.drain();
         self.pulse.is_draining.store(true, Ordering::Relaxed);
         self.phase = Phase::Draining { until: now + self.drain_timeout };
