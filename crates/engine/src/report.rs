@@ -196,6 +196,8 @@ impl FlowStatus {
             direction: if from == Side::A { "ab" } else { "ba" },
             delivered_ab_bytes: carried.to_server_bytes,
             delivered_ba_bytes: carried.to_client_bytes,
+            spent_a: carried.spent_to_client,
+            spent_b: carried.spent_to_server,
             in_flight_a_bytes: of(ba, Sender::pipe),
             in_flight_b_bytes: of(ab, Sender::pipe),
             window_a_bytes: of(ba, Sender::window_bytes),

@@ -14,6 +14,7 @@ use crate::check::undeclared;
 use crate::cli::{DrainArgs, FlowsArgs, LinkArgs, LinkState, ReloadArgs, SetArgs, StatusArgs};
 use crate::metrics;
 use crate::out::{out, outln};
+use crate::spent;
 use crate::view::{self, Table, bytes, count, list, number, text};
 
 /// `farlink status`
@@ -251,9 +252,10 @@ fn status_text(status: &Value) -> String {
     for said in list(status, "/links").iter().filter_map(undeclared::advice) {
         out += &format!("{:<12} {said}\n", "note:");
     }
-    for table in [links, carried(status), pairs, interfaces, rules, stages(status), counters]
-        .iter()
-        .filter(|t| !t.is_empty())
+    for table in
+        [links, carried(status), spent::table(status), pairs, interfaces, rules, stages(status), counters]
+            .iter()
+            .filter(|t| !t.is_empty())
     {
         out += &format!("\n{table}");
     }

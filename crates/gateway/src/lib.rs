@@ -52,6 +52,7 @@ pub use farlink_engine::event::{Because, Carried, Ends, Event};
 pub use farlink_engine::link::{State as LinkState, UNKNOWN_RATE_CC};
 pub use farlink_engine::net::{IfaceId, Route};
 pub use farlink_engine::record::{RECORD_BYTES, Record};
+pub use farlink_engine::spent::Spent;
 /// Snapshots of the engine.
 pub use farlink_engine::status as engine_status;
 pub use found::{Found, FoundRate, GUESS_AGE_MAX};

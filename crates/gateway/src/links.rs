@@ -637,6 +637,7 @@ impl LinkQueue {
             gateways: known.into_iter().flat_map(Link::gateways).map(Into::into).collect(),
             pairs: known.into_iter().flat_map(Link::shares).collect(),
             sent_bytes: s.sent_bytes,
+            spent: known.map(Link::spent).unwrap_or_default(),
             backlog_bytes: s.backlog_bytes as u64,
             backlog_max_bytes: s.backlog_max_bytes as u64,
             dropped_packets: s.dropped_packets + self.refused,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use farlink_engine::spent::Spent;
 use farlink_engine::status as engine;
 
 use crate::kinds::Passed;
@@ -113,6 +114,8 @@ pub struct LinkStatus {
     pub pairs: Vec<engine::PairStatus>,
     /// Bytes sent into it.
     pub sent_bytes: u64,
+    /// What packets of split TCP in it were spent on.
+    pub spent: Spent,
     /// Bytes waiting.
     pub backlog_bytes: u64,
     /// Most bytes that ever waited.

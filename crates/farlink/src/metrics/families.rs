@@ -32,6 +32,8 @@ pub enum Place {
     Map(&'static str, &'static str),
     /// In each link, under its name.
     OfLink(&'static str),
+    /// In each link, one for each entry of this object, whose names are the values of this label.
+    MapOfLink(&'static str, &'static str),
     /// In each kind of traffic of each link.
     OfKind(&'static str),
     /// In each pair of each link.
@@ -52,7 +54,7 @@ pub struct Family {
     pub help: &'static str,
 }
 
-use Place::{At, Each, Map, OfInterface, OfKind, OfLink, OfPair, OfRule};
+use Place::{At, Each, Map, MapOfLink, OfInterface, OfKind, OfLink, OfPair, OfRule};
 
 const fn counter(name: &'static str, place: Place, help: &'static str) -> Family {
     Family { name, kind: Kind::Counter, place, unit: Unit::Same, help }
@@ -213,6 +215,10 @@ pub const FAMILIES: &[Family] = &[
     ),
     engine!("early_repeated_packets", "Packets of such copies, and of tries of a larger size."),
     engine!("early_repeated_packet_bytes", "IP bytes of those packets."),
+    engine!(
+        "needless_bytes",
+        "Payload that was sent again or as a copy, and came twice, as the other ends tell."
+    ),
     engine!("duplicate_bytes", "Payload that came in a second time."),
     engine!("rtos", "Retransmission timeouts."),
     engine!("tail_loss_probes", "Tail loss probes."),
@@ -405,6 +411,11 @@ pub const FAMILIES: &[Family] = &[
         "farlink_link_retransmitted_bytes_total",
         OfLink("retransmitted_bytes"),
         "Payload that was sent into the link again.",
+    ),
+    counter(
+        "farlink_link_spent_bytes_total",
+        MapOfLink("for", "spent"),
+        "Bytes of split TCP sent into the link, by what they were for: payload, repeated payload, headers of both, copies, acks, probes; needless is a part of what was repeated and of copies.",
     ),
     counter(
         "farlink_link_dropped_packets_total",

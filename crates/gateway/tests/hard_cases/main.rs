@@ -51,6 +51,7 @@ mod routes;
 mod rst;
 mod shims;
 mod silent_link;
+mod spent;
 mod timestamps;
 mod unknown_rate;
 mod versions;

@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::time::{Instant as StdInstant, SystemTime};
 
 use farlink_gateway::engine_status::FlowStatus;
-use farlink_gateway::{Ends, Event};
+use farlink_gateway::{Ends, Event, Spent};
 use farlink_wire::{Duration, Instant};
 use serde::Serialize;
 
@@ -61,6 +61,8 @@ struct Open {
     began: Instant,
     to_server_bytes: u64,
     to_client_bytes: u64,
+    spent_to_server: Spent,
+    spent_to_client: Spent,
     timeouts: u32,
     recoveries: u32,
     /// How often each of [`LIMITS`] held it when it was looked at.
@@ -105,6 +107,9 @@ struct Ended {
     rule: Option<Box<str>>,
     timeouts: u32,
     recoveries: u32,
+    /// What packets that were made here for the server were spent on.
+    spent_to_server: Spent,
+    spent_to_client: Spent,
 }
 
 /// The books, on the event loop's thread.
@@ -175,6 +180,8 @@ impl ConnectionLog {
         if let (Some(carried), Some(open)) = (what.carried(), self.open.get_mut(&hosts)) {
             open.to_server_bytes += carried.to_server_bytes;
             open.to_client_bytes += carried.to_client_bytes;
+            open.spent_to_server += carried.spent_to_server;
+            open.spent_to_client += carried.spent_to_client;
         }
         match what {
             Event::Split => {
@@ -218,6 +225,8 @@ impl ConnectionLog {
             began: now,
             to_server_bytes: 0,
             to_client_bytes: 0,
+            spent_to_server: Spent::default(),
+            spent_to_client: Spent::default(),
             timeouts: 0,
             recoveries: 0,
             held: [0; LIMITS.len()],
@@ -241,6 +250,8 @@ impl ConnectionLog {
             rule: open.rule,
             timeouts: open.timeouts,
             recoveries: open.recoveries,
+            spent_to_server: open.spent_to_server,
+            spent_to_client: open.spent_to_client,
         };
         self.tell(now, hosts, Ok(ended));
     }
@@ -458,7 +469,8 @@ mod tests {
     }
 
     fn carried(to_server_bytes: u64, to_client_bytes: u64) -> Carried {
-        Carried { to_server_bytes, to_client_bytes }
+        let spent_to_server = Spent { payload_bytes: to_server_bytes, ack_bytes: 52, ..Spent::default() };
+        Carried { to_server_bytes, to_client_bytes, spent_to_server, ..Carried::default() }
     }
 
     #[test]
@@ -489,6 +501,10 @@ mod tests {
             "client": "10.0.0.1:1", "server": "10.0.0.2:80", "split": true, "end": "closed", "duration_seconds": 5.25,
             "to_server_bytes": 110, "to_client_bytes": 2005, "limited_by": "link", "rule": "bulk", "timeouts": 1,
             "recoveries": 0,
+            "spent_to_server": {"payload_bytes": 110, "repeated_bytes": 0, "header_bytes": 0, "copy_bytes": 0,
+                "ack_bytes": 104, "probe_bytes": 0, "needless_bytes": 0},
+            "spent_to_client": {"payload_bytes": 0, "repeated_bytes": 0, "header_bytes": 0, "copy_bytes": 0,
+                "ack_bytes": 0, "probe_bytes": 0, "needless_bytes": 0},
         });
         assert_eq!(line, wanted);
     }
