@@ -1,6 +1,7 @@
 //! What the engine may be told: interfaces and links, limits, policies. Plain data; the driver
 //! reads it from a file.
 
+mod budget;
 mod timers;
 
 use core::net::IpAddr;
@@ -9,6 +10,7 @@ use farlink_cc as cc;
 use farlink_wire::{Duration, ShimProtocols};
 use serde::{Deserialize, Serialize};
 
+pub use budget::{ByteBudget, Period};
 pub use farlink_xcp::Weights as XcpWeights;
 pub use timers::Timers;
 
@@ -220,6 +222,8 @@ pub struct Link {
     pub corrects_rate: bool,
     /// Each byte costs money: it is not tried whether it carries more than the operator has said.
     pub is_metered: bool,
+    /// What it may carry for a price; `None`: nobody counts.
+    pub byte_budget: Option<ByteBudget>,
     /// What is done with connections over it that no rule names; `None`: the default action.
     pub action: Option<LinkAction>,
     /// Whether acknowledgements that wait for it, of connections that are only forwarded, give way

@@ -20,6 +20,9 @@ use crate::view::{self, Table, bytes, count, list, number, text};
 /// `farlink status`
 pub fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let status = ask(&args.socket.socket, &Request::Status {})?;
+    if args.budget {
+        return spent::budgets(&status, args.json);
+    }
     if args.json {
         outln!("{}", serde_json::to_string_pretty(&status)?);
     } else if args.prometheus {
@@ -252,10 +255,19 @@ fn status_text(status: &Value) -> String {
     for said in list(status, "/links").iter().filter_map(undeclared::advice) {
         out += &format!("{:<12} {said}\n", "note:");
     }
-    for table in
-        [links, carried(status), spent::table(status), pairs, interfaces, rules, stages(status), counters]
-            .iter()
-            .filter(|t| !t.is_empty())
+    for table in [
+        links,
+        carried(status),
+        spent::table(status),
+        spent::budget_table(status),
+        pairs,
+        interfaces,
+        rules,
+        stages(status),
+        counters,
+    ]
+    .iter()
+    .filter(|t| !t.is_empty())
     {
         out += &format!("\n{table}");
     }

@@ -16,6 +16,7 @@
 mod ack_filter;
 mod acks;
 mod beside;
+mod byte_budget;
 mod datagrams;
 pub mod due;
 pub mod flow_trace;
@@ -44,6 +45,7 @@ mod status;
 pub mod tap;
 mod xcp_queue;
 
+pub use byte_budget::{BudgetLevel, BudgetUse};
 pub use farlink_cc as cc;
 pub use farlink_egress as egress;
 pub use farlink_engine::Side;

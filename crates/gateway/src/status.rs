@@ -116,6 +116,14 @@ pub struct LinkStatus {
     pub sent_bytes: u64,
     /// What packets of split TCP in it were spent on.
     pub spent: Spent,
+    /// What it may carry in a period for a price, bytes; 0: nobody counts.
+    pub budget_bytes: u64,
+    /// That period: `day`, `week` or `month`; `None`: there is no budget.
+    pub budget_period: Option<&'static str>,
+    /// What has been carried in this period, both directions together, bytes.
+    pub budget_used_bytes: u64,
+    /// `fine`, `low` from 80 % on, or `used up`; `None`: there is no budget.
+    pub budget_level: Option<&'static str>,
     /// Bytes waiting.
     pub backlog_bytes: u64,
     /// Most bytes that ever waited.

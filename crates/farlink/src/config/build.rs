@@ -273,6 +273,7 @@ pub(super) fn link(
         rate_max_bps: l.rate_max.as_ref().map(|most| most.get_ref().0),
         corrects_rate: l.rate_correction != Some(file::RateCorrection::Off),
         is_metered: l.metered,
+        byte_budget: l.budget.map(|budget| budget.0),
         action: l.action.map(|action| match action {
             file::LinkAction::Split => engine::LinkAction::Split,
             file::LinkAction::Custody => engine::LinkAction::Custody(notice),

@@ -417,6 +417,16 @@ pub const FAMILIES: &[Family] = &[
         MapOfLink("for", "spent"),
         "Bytes of split TCP sent into the link, by what they were for: payload, repeated payload, headers of both, copies, acks, probes; needless is a part of what was repeated and of copies.",
     ),
+    gauge(
+        "farlink_link_budget_bytes",
+        OfLink("budget_bytes"),
+        "What the link may carry in a period for a price; 0: nobody counts.",
+    ),
+    gauge(
+        "farlink_link_budget_used_bytes",
+        OfLink("budget_used_bytes"),
+        "What the link has carried in this period, both directions together.",
+    ),
     counter(
         "farlink_link_dropped_packets_total",
         OfLink("dropped_packets"),

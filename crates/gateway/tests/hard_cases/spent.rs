@@ -1,6 +1,6 @@
 //! Every byte that is sent into a link is counted for what it is.
 
-use farlink_gateway::config::{Copies, Link};
+use farlink_gateway::config::{ByteBudget, Copies, LegConfig, Link, Period};
 use farlink_gateway::{LinkStatus, Spent};
 use farlink_wire::Duration;
 
@@ -119,4 +119,56 @@ fn a_gateway_is_told_what_has_come_twice() {
     assert_eq!(word(&mut t), 1);
     t.play("a > P. 201:301 ack 1 <fl>\n ~700\n drop b");
     assert_eq!(word(&mut t), 0);
+}
+
+/// 3,000 bytes in both directions.
+fn with_budget(bytes: u64) -> Script {
+    let mut t = Script::with(|s| {
+        let byte_budget = Some(ByteBudget { bytes, period: Period::Month });
+        let leg = LegConfig { cc: farlink_cc::Kind::FixedRate, ..LegConfig::default() };
+        s.link = Some(Link { copies: Copies::Auto, byte_budget, leg, ..link() });
+    });
+    t.play(
+        "a > S 0 win 65535 <mss 1460,sackOK,ws 7>
+         b < S 0 <flsyn>
+         b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7,flsynack>
+         a < S. 0 ack 1
+         a > . 1 ack 1
+         ~1
+         drop
+         b > . 1 ack 1 win 65535 <fl 1 1024>
+         drop",
+    );
+    t
+}
+
+/// A request without an answer: how many bytes of copies leave?
+fn copies_of_a_request(t: &mut Script) -> u64 {
+    t.play("+100\n a > P. 1:101 ack 1\n ~480\n drop");
+    t.status().counters.early_repeated_bytes
+}
+
+#[test]
+fn with_a_budget_that_is_used_up_nothing_leaves_that_no_host_has_sent() {
+    let mut t = with_budget(1_000_000);
+    assert_eq!(copies_of_a_request(&mut t), 200);
+    let level = status(&mut t);
+    // What left, and two segments that came in: the handshake's and an acknowledgement.
+    let (used, sent) = (level.budget_used_bytes, level.sent_bytes);
+    assert!(used > sent && used < sent + 200, "{used} {sent}");
+    assert_eq!((level.budget_bytes, level.budget_level), (1_000_000, Some("fine")));
+    let mut t = with_budget(100);
+    assert_eq!(status(&mut t).budget_level, Some("used up"));
+    assert_eq!(copies_of_a_request(&mut t), 0);
+    assert!(t.mode() == "split", "connections go on");
+    // A new period: all is as it is configured.
+    t.with_gateway(|gateway, _, _| gateway.begin_budget_period("sat"));
+    let mut t = with_budget(1_000_000);
+    t.with_gateway(|gateway, _, _| gateway.recall_budget_use("sat", 900_000));
+    assert_eq!(status(&mut t).budget_level, Some("low"));
+    t.with_gateway(|gateway, _, _| gateway.recall_budget_use("sat", 900_000));
+    assert_eq!(status(&mut t).budget_level, Some("used up"));
+    t.with_gateway(|gateway, _, _| gateway.begin_budget_period("sat"));
+    assert_eq!(status(&mut t).budget_level, Some("fine"));
+    assert_eq!(copies_of_a_request(&mut t), 200);
 }
