@@ -86,6 +86,20 @@ impl Default for Config {
 }
 
 impl Config {
+    /// So often the hosts of a connection of this rule are asked whether they live; `None`: never.
+    #[must_use]
+    pub fn keepalive(&self, rule: usize) -> Option<Duration> {
+        self.rules.get(rule).and_then(|rule| rule.keepalive)
+    }
+
+    /// A connection of this rule that is silent for so long falls asleep: only then are its hosts
+    /// asked.
+    #[must_use]
+    pub fn dormant_after(&self, rule: usize) -> Duration {
+        let usual = self.timers.dormant_after;
+        self.keepalive(rule).map_or(usual, |every| every.min(usual))
+    }
+
     /// The IP protocols that stand for XCP's own header on some link.
     #[must_use]
     pub fn shims(&self) -> ShimProtocols {
@@ -512,6 +526,9 @@ pub struct Rule {
     /// Answers to hosts behind a link say at least this MSS, bytes (Hasegawa 2003, section III).
     /// The connections are pinned by it.
     pub raise_mss: Option<u16>,
+    /// So often the hosts of a connection that says nothing are asked whether they live; `None`: the
+    /// gateway asks nobody by itself.
+    pub keepalive: Option<Duration>,
 }
 
 impl Default for Rule {
@@ -530,6 +547,7 @@ impl Default for Rule {
             over_limit: Action::Pass,
             class: None,
             send_ahead: None,
+            keepalive: None,
             raise_mss: None,
         }
     }

@@ -240,6 +240,12 @@ counters! {
     icmp_consumed,
     /// Packets handled while the reverse or forward path went round the gateway.
     bypass_events,
+    /// Questions to hosts of sleeping connections whether they live, because a rule says so.
+    keepalives_asked,
+    /// Answers to these, which no host was to see.
+    keepalives_answered,
+    /// Connections whose hosts are asked no more, because one left three questions unanswered.
+    keepalives_given_up,
     /// Zero-window probes sent.
     zero_window_probes,
 }

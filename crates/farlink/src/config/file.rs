@@ -246,6 +246,8 @@ pub struct Rule {
     pub class: Option<Class>,
     #[serde(default)]
     pub send_ahead: Option<SendAhead>,
+    #[serde(default)]
+    pub keepalive: Option<Spanned<Time>>,
     pub raise_mss: Option<Spanned<Size>>,
 }
 

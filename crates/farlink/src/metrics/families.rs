@@ -233,6 +233,15 @@ pub const FAMILIES: &[Family] = &[
     engine!("dropped_queue", "Segments of hosts that were dropped because much was held already."),
     engine!("icmp_consumed", "ICMP errors about segments that the gateway made."),
     engine!("bypass_events", "Times that packets of a split connection had gone round the gateway."),
+    engine!(
+        "keepalives_asked",
+        "Questions to hosts of idle connections whether they live, because a rule says so."
+    ),
+    engine!("keepalives_answered", "Answers to these questions; no host sees them."),
+    engine!(
+        "keepalives_given_up",
+        "Connections whose hosts are asked no more, because one left three questions unanswered."
+    ),
     engine!("zero_window_probes", "Probes of windows that were closed."),
     // Links.
     gauge("farlink_link_up", OfLink("up"), "1 unless somebody who knows says that the link is down."),

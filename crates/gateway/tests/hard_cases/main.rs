@@ -6,6 +6,7 @@ mod script;
 
 mod adverts;
 mod ahead;
+mod asked;
 mod basics;
 mod bypass;
 mod chain;
