@@ -1,5 +1,5 @@
-//! When the hosts of a sleeping connection are asked whether they live (RFC 9293 3.8.4), where a rule
-//! says so: an address translation on the way forgets a connection that says nothing.
+//! When the hosts of a sleeping connection are asked whether they live (RFC 9293 3.8.4), where a
+//! rule says so: an address translation on the way forgets a connection that says nothing.
 //!
 //! Both are asked at one time, each in the name of the other one. Each word of a host puts the next
 //! question off. A host that leaves three questions unanswered ends them for both: from then on the

@@ -526,8 +526,8 @@ pub struct Rule {
     /// Answers to hosts behind a link say at least this MSS, bytes (Hasegawa 2003, section III).
     /// The connections are pinned by it.
     pub raise_mss: Option<u16>,
-    /// So often the hosts of a connection that says nothing are asked whether they live; `None`: the
-    /// gateway asks nobody by itself.
+    /// So often the hosts of a connection that says nothing are asked whether they live; `None`:
+    /// the gateway asks nobody by itself.
     pub keepalive: Option<Duration>,
 }
 

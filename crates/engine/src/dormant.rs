@@ -194,8 +194,8 @@ impl Dormant {
         if self.is_over() { Told::Ends } else { Told::Little }
     }
 
-    /// This segment, by [`Self::is_word_of`] of its host, is the answer to a question of ours. It is
-    /// nothing to the other host, unless it shows another window.
+    /// This segment, by [`Self::is_word_of`] of its host, is the answer to a question of ours. It
+    /// is nothing to the other host, unless it shows another window.
     pub fn takes_answer(
         &mut self,
         (now, every): (Instant, Option<Duration>),
@@ -217,8 +217,8 @@ impl Dormant {
         self.asks.as_ref().and_then(|asks| asks.at())
     }
 
-    /// Time may have come to ask both hosts whether they live, each in the name of the other one and
-    /// one below its next number (RFC 9293 3.8.4). `every`: so often a rule wants it.
+    /// Time may have come to ask both hosts whether they live, each in the name of the other one
+    /// and one below its next number (RFC 9293 3.8.4). `every`: so often a rule wants it.
     pub fn ask(
         &mut self,
         cx: &mut Cx<'_>,

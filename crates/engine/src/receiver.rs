@@ -298,8 +298,8 @@ impl Receiver {
         self.owe(owed);
     }
 
-    /// A FIN has come. Its destination acknowledges it soon, as a rule: a gateway hears of both with
-    /// one acknowledgement, then.
+    /// A FIN has come. Its destination acknowledges it soon, as a rule: a gateway hears of both
+    /// with one acknowledgement, then.
     pub fn on_fin_taken(&mut self, now: Instant, policy: AckPolicy) {
         match policy {
             AckPolicy::Silent { .. } => {}

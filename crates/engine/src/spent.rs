@@ -35,8 +35,8 @@ pub struct Spent {
     pub ack_bytes: u64,
     /// Packets that ask a host or a link.
     pub probe_bytes: u64,
-    /// Of what left again and of copies: payload that has come twice, as the other end tells: a host
-    /// by D-SACK (RFC 2883), a gateway by its count.
+    /// Of what left again and of copies: payload that has come twice, as the other end tells: a
+    /// host by D-SACK (RFC 2883), a gateway by its count.
     pub needless_bytes: u64,
 }
 

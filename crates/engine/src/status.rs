@@ -251,7 +251,8 @@ counters! {
 }
 
 impl Counters {
-    /// A packet of this size has left with payload that left before, though nothing tells of a loss.
+    /// A packet of this size has left with payload that left before, though nothing tells of a
+    /// loss.
     pub(crate) fn count_copy(&mut self, payload_bytes: u32, packet_bytes: u32) {
         self.early_repeated_bytes += u64::from(payload_bytes);
         self.early_repeated_packets += 1;

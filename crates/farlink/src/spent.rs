@@ -1,5 +1,5 @@
-//! What bytes are spent on, for people: what each link carries of split TCP and for what, and what is
-//! used of budgets.
+//! What bytes are spent on, for people: what each link carries of split TCP and for what, and what
+//! is used of budgets.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,5 @@
-//! Budgets of bytes by the calendar: when a period begins, what earlier runs have carried in it, and
-//! what the log is told.
+//! Budgets of bytes by the calendar: when a period begins, what earlier runs have carried in it,
+//! and what the log is told.
 
 use farlink_gateway::config::Period;
 use farlink_gateway::{BudgetLevel, BudgetUse, Gateway};

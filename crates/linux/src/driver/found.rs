@@ -3,9 +3,9 @@
 //!
 //! So is what has been carried for budgets of bytes.
 //!
-//! What is found is a first guess for the next run. So nothing depends on it: without the file, with one that
-//! is damaged, and on a full disk the gateway does as if nothing had been found, and says so once.
-//! A thread writes, seldom, into a new file that takes the old one's place.
+//! What is found is a first guess for the next run. So nothing depends on it: without the file,
+//! with one that is damaged, and on a full disk the gateway does as if nothing had been found, and
+//! says so once. A thread writes, seldom, into a new file that takes the old one's place.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};

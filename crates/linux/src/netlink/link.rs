@@ -128,8 +128,8 @@ impl Socket {
         Ok(self.link_carried(index)?.map(|[_, sent]| sent))
     }
 
-    /// What an interface has received since it is there, and sent. Asks for nothing else, so that it
-    /// can be asked often (RTM_GETSTATS, Linux 4.7).
+    /// What an interface has received since it is there, and sent. Asks for nothing else, so that
+    /// it can be asked often (RTM_GETSTATS, Linux 4.7).
     pub fn link_carried(&mut self, index: u32) -> Result<Option<[Count; 2]>> {
         // struct if_stats_msg: the family and padding, the number, which statistics.
         let mut body = [0; IF_STATS_MSG_BYTES];
