@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(exit_status(&of(&[low, used_up, fine])), USED_UP);
         let table = budget_table(&of(&[low])).to_string();
         let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert_eq!(table.lines().map(words).last().unwrap(), "geo 20.0 GB/month 16.0 GB 80 low");
+        assert_eq!(table.lines().map(words).next_back().unwrap(), "geo 20.0 GB/month 16.0 GB 80 low");
     }
 
     #[test]
