@@ -20,6 +20,7 @@ use crate::relays::Over;
 use crate::runs::RUNS_MAX;
 use crate::side::Side;
 use crate::split::Split;
+use crate::tally::count_needless;
 
 /// What is thought of a segment before it is believed.
 enum Judged {
@@ -199,6 +200,8 @@ impl Split<'_> {
         let ack = if *kind == AckKind::Certain { s.ack } else { s.ack.min(towards.tx.snd_nxt()) };
         towards.hear_far(ack, told.as_ref(), heard);
         let Some(told) = told else { return (ArrayVec::new(), None) };
+        let twice_bytes = told.twice_bytes.map_or(0, |bytes| towards.tx.hear_twice(bytes));
+        count_needless(cx, leg.out, &mut towards.tx, twice_bytes);
         if let Some(heard) = told.shims {
             self.hear_of_shims(cx, from, heard);
         }
@@ -322,6 +325,7 @@ impl Split<'_> {
         let ack = s.ack.min(towards.tx.snd_nxt());
         towards.tx.note_stamps(s.options.timestamps.filter(|_| !downstream.is_marked()));
         let happened = towards.tx.on_ack(now, ack, sack, pure, ece);
+        count_needless(cx, self.legs.get(from).out, &mut towards.tx, happened.twice_bytes);
         let opened = towards.tx.update_window(s.seq, ack, u64::from(window), marked);
         let of_link = arrived.map(|a| (a, covered(&towards.tx, ack, sack)));
         tell_of_link(cx, self.legs.get(from), s, (of_link, &happened));

@@ -1,6 +1,7 @@
 //! What the engine may be told: interfaces and links, limits, policies. Plain data; the driver
 //! reads it from a file.
 
+mod budget;
 mod timers;
 
 use core::net::IpAddr;
@@ -9,6 +10,7 @@ use farlink_cc as cc;
 use farlink_wire::{Duration, ShimProtocols};
 use serde::{Deserialize, Serialize};
 
+pub use budget::{ByteBudget, Period};
 pub use farlink_xcp::Weights as XcpWeights;
 pub use timers::Timers;
 
@@ -84,6 +86,20 @@ impl Default for Config {
 }
 
 impl Config {
+    /// So often the hosts of a connection of this rule are asked whether they live; `None`: never.
+    #[must_use]
+    pub fn keepalive(&self, rule: usize) -> Option<Duration> {
+        self.rules.get(rule).and_then(|rule| rule.keepalive)
+    }
+
+    /// A connection of this rule that is silent for so long falls asleep: only then are its hosts
+    /// asked.
+    #[must_use]
+    pub fn dormant_after(&self, rule: usize) -> Duration {
+        let usual = self.timers.dormant_after;
+        self.keepalive(rule).map_or(usual, |every| every.min(usual))
+    }
+
     /// The IP protocols that stand for XCP's own header on some link.
     #[must_use]
     pub fn shims(&self) -> ShimProtocols {
@@ -220,6 +236,8 @@ pub struct Link {
     pub corrects_rate: bool,
     /// Each byte costs money: it is not tried whether it carries more than the operator has said.
     pub is_metered: bool,
+    /// What it may carry for a price; `None`: nobody counts.
+    pub byte_budget: Option<ByteBudget>,
     /// What is done with connections over it that no rule names; `None`: the default action.
     pub action: Option<LinkAction>,
     /// Whether acknowledgements that wait for it, of connections that are only forwarded, give way
@@ -508,6 +526,9 @@ pub struct Rule {
     /// Answers to hosts behind a link say at least this MSS, bytes (Hasegawa 2003, section III).
     /// The connections are pinned by it.
     pub raise_mss: Option<u16>,
+    /// So often the hosts of a connection that says nothing are asked whether they live; `None`:
+    /// the gateway asks nobody by itself.
+    pub keepalive: Option<Duration>,
 }
 
 impl Default for Rule {
@@ -526,6 +547,7 @@ impl Default for Rule {
             over_limit: Action::Pass,
             class: None,
             send_ahead: None,
+            keepalive: None,
             raise_mss: None,
         }
     }

@@ -5,11 +5,13 @@
 //! change what is known of a connection. The price: a connection that moves on round the gateway by
 //! more than a window is a stranger to its record, and stays unsplit until it ends.
 
-use farlink_wire::{Duration, FARLINK_DATA, Instant, SeqNum, TcpSegment};
+use farlink_wire::{Duration, FARLINK_DATA, Flags, Instant, SeqNum, TcpSegment};
 
+use crate::asks::{Asks, Step, Word};
 use crate::closed::Closed;
 use crate::cx::Cx;
 use crate::event::Event;
+use crate::hosts::{Hosts, look_up};
 use crate::leg::{Agreed, Leg};
 use crate::net::IfaceId;
 use crate::reach::{OLD_ACK_SLACK, STRANGER_BYTES};
@@ -20,7 +22,7 @@ use crate::side::{Pair, Side};
 const LINGER: Duration = Duration::from_secs(2);
 
 /// What is remembered of a sleeping flow.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Dormant {
     /// Per host: the highest sequence number it has used up.
     pub sent: Pair<SeqNum>,
@@ -34,6 +36,8 @@ pub struct Dormant {
     pub own_max: Pair<u32>,
     /// Per host: what acknowledges its FIN, if it has sent one. Then the flow is never split again.
     pub fin: Pair<Option<SeqNum>>,
+    /// When its hosts are asked whether they live, where a rule says so.
+    pub asks: Option<Box<Asks>>,
 }
 
 /// The way of a packet to its other host.
@@ -188,6 +192,56 @@ impl Dormant {
         self.learn(from, s, u32::from(s.window) << leg.window_scale);
         leg.hear(now, s);
         if self.is_over() { Told::Ends } else { Told::Little }
+    }
+
+    /// This segment, by [`Self::is_word_of`] of its host, is the answer to a question of ours. It
+    /// is nothing to the other host, unless it shows another window.
+    pub fn takes_answer(
+        &mut self,
+        (now, every): (Instant, Option<Duration>),
+        leg: &Leg,
+        from: Side,
+        s: &TcpSegment,
+    ) -> bool {
+        let is_bare = s.flags == Flags::ACK && s.payload_len == 0;
+        let says_nothing_new = s.seq == *self.sent.get(from) && s.ack == *self.acked.get(from);
+        let is_same_window = u32::from(s.window) << leg.window_scale == leg.window_bytes();
+        let is_answer = is_bare && says_nothing_new && is_same_window && self.is_quiet();
+        let Some((asks, every)) = self.asks.as_mut().zip(every) else { return false };
+        asks.hear(now, every, from, if is_answer { Word::Answer } else { Word::Other })
+    }
+
+    /// When its hosts are to be asked whether they live.
+    #[must_use]
+    pub fn asks_at(&self) -> Option<Instant> {
+        self.asks.as_ref().and_then(|asks| asks.at())
+    }
+
+    /// Time may have come to ask both hosts whether they live, each in the name of the other one
+    /// and one below its next number (RFC 9293 3.8.4). `every`: so often a rule wants it.
+    pub fn ask(
+        &mut self,
+        cx: &mut Cx<'_>,
+        (legs, agreed): (&mut Pair<Leg>, Agreed),
+        every: Option<Duration>,
+    ) {
+        let is_quiet = self.is_quiet();
+        let Some(asks) = self.asks.as_mut() else { return };
+        let Some(every) = every else { return asks.end() };
+        let is_away = [&legs.a, &legs.b].into_iter().any(|leg| cx.links.is_away(leg.out));
+        match asks.step(cx.now, every, is_quiet && !is_away) {
+            Step::Wait => {}
+            Step::Stop => cx.counters.keepalives_given_up += 1,
+            Step::Ask => {
+                for to in [Side::A, Side::B] {
+                    look_up(cx, legs, to);
+                    let from = to.other();
+                    let (seq, ack) = (*self.sent.get(from) - 1, *self.acked.get(from));
+                    Hosts { legs, agreed }.make_bare(cx, to, Flags::ACK, seq, ack);
+                    cx.counters.keepalives_asked += 1;
+                }
+            }
+        }
     }
 
     /// It is split again, before this segment is handled.

@@ -46,6 +46,8 @@ pub enum Due {
     LinkProbe,
     /// Somebody near by has not answered.
     Answer,
+    /// The hosts of a sleeping connection are asked whether they live.
+    Keepalive,
     /// A link has been away for as long as the operator allows.
     OutageLimit,
 }
@@ -75,6 +77,7 @@ impl Due {
             Self::Pool => "pool",
             Self::LinkProbe => "link probe",
             Self::Answer => "answer",
+            Self::Keepalive => "keepalive",
             Self::OutageLimit => "outage limit",
         }
     }

@@ -7,6 +7,7 @@ use farlink_cc::Doubt;
 use farlink_wire::{Flags, TcpSegment};
 
 use crate::side::Side;
+use crate::spent::Spent;
 
 /// What happened to a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,13 +61,17 @@ pub enum Because {
     Processor,
 }
 
-/// Payload that the hosts have acknowledged since the connection was split last, bytes.
+/// What the connection has carried since it was split last, and what it took.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Carried {
-    /// From the client to the server.
+    /// Payload from the client that the server has acknowledged, bytes.
     pub to_server_bytes: u64,
-    /// From the server to the client.
+    /// Payload from the server that the client has acknowledged, bytes.
     pub to_client_bytes: u64,
+    /// What was sent from here to the server.
+    pub spent_to_server: Spent,
+    /// What was sent from here to the client.
+    pub spent_to_client: Spent,
 }
 
 /// The hosts of a connection.

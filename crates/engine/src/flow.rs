@@ -208,8 +208,14 @@ impl Flow {
     ) -> Fate {
         if let Treatment::Dormant(dormant) = &mut self.treatment {
             let road = Road::of(cx, &self.legs, (from, self.came_by), s);
+            let when = (cx.now, cx.config.keepalive(self.rule));
+            let is_to_us = is_word && dormant.takes_answer(when, self.legs.get(from), from, s);
             let host = (self.legs.get_mut(from), self.agreed);
             let treatment = match dormant.pass(cx.now, host, from, s, (is_word, may_wake, road)) {
+                Told::Little if is_to_us => {
+                    cx.counters.keepalives_answered += 1;
+                    return Fate::taken(cx.pool, packet);
+                }
                 Told::Little => return Fate::Forward(packet),
                 Told::Forged => return Fate::taken(cx.pool, packet),
                 Told::Wakes => Treatment::Split(dormant.wake(cx, (&mut self.legs, self.agreed), from, s)),
@@ -258,7 +264,10 @@ impl Flow {
         match &mut self.treatment {
             Treatment::Split(relays) => split!(self, relays).on_timer(cx),
             Treatment::Closed(closed) => closed.ask(cx, Hosts { legs: &self.legs, agreed: self.agreed }),
-            Treatment::Dormant(_) => {}
+            Treatment::Dormant(dormant) => {
+                let every = cx.config.keepalive(self.rule);
+                dormant.ask(cx, (&mut self.legs, self.agreed), every);
+            }
         }
     }
 
@@ -273,7 +282,7 @@ impl Flow {
             }
             Treatment::Closed(closed) => Due::Tombstone.at(Some(closed.deadline())),
             // The table forgets the one that is silent longest.
-            Treatment::Dormant(_) => None,
+            Treatment::Dormant(dormant) => Due::Keepalive.at(dormant.asks_at()),
         }
     }
 
@@ -310,8 +319,9 @@ impl Flow {
                 split!(self, relays).check(links, is_due, closely)
             }
             Treatment::Dormant(dormant) => {
-                let is_alone = !self.busy && !is_due && self.journaled.is_none();
-                all_hold(&[(is_alone, "a sleeper holds something, or has a timer")])?;
+                let is_alone =
+                    !self.busy && is_due == dormant.asks_at().is_some() && self.journaled.is_none();
+                all_hold(&[(is_alone, "a sleeper holds something, or has a timer that asks nobody")])?;
                 dormant.check()
             }
             Treatment::Closed(closed) => {

@@ -9,6 +9,7 @@ use crate::link::Links;
 use crate::net::Way;
 use crate::path_mtu::PathMtu;
 use crate::side::{Pair, Side};
+use crate::tally::count_bare;
 use crate::world::Made;
 
 /// Both hosts of a connection.
@@ -81,7 +82,8 @@ impl Hosts<'_> {
         let window = if flags.rst() { 0 } else { crate::window::field(src.window_bytes(), src.window_scale) };
         let timestamps = self.agreed.timestamps.then(|| src.timestamps_to(dst));
         let header = SegmentHeader { seq, ack, flags, window, timestamps, ..self.header(to) };
-        cx.net.send(&Made::bare((src.via, dst.out), header));
+        let size = cx.net.send(&Made::bare((src.via, dst.out), header));
+        count_bare(cx, dst.out, size);
     }
 }
 

@@ -33,6 +33,7 @@ use farlink_wire::{Duration, Instant, PacketBuf, TcpSegment};
 use crate::config::{self, Action, Config, Copies, Explicit, InitialWindow, LinkAction, Oversize};
 use crate::net::{IfaceId, LinkId, Way};
 use crate::peer::{Arrived, Capability, Hello, Identity};
+use crate::spent::Spent;
 
 pub(crate) use answers::Acknowledged;
 use answers::WayBack;
@@ -99,6 +100,8 @@ pub struct Link {
     copies: CopyBudget,
     memory: Memory,
     meter: Meter,
+    /// What the packets that are made for it are spent on.
+    spent: Spent,
     /// What hosts have acknowledged, modulo 2^32.
     answered_bytes: u32,
     way_back: WayBack,
@@ -351,6 +354,7 @@ impl Link {
             copies: CopyBudget::new(declared.copies == Copies::Off),
             memory: Memory::default(),
             meter: Meter::new(identity),
+            spent: Spent::default(),
             answered_bytes: 0,
             way_back: WayBack::default(),
             told_bps: declared.rate_bps.unwrap_or(0),
@@ -373,6 +377,17 @@ impl Link {
     #[must_use]
     pub fn iface(&self) -> IfaceId {
         self.iface
+    }
+
+    /// What the packets that were made for it were spent on.
+    #[must_use]
+    pub fn spent(&self) -> Spent {
+        self.spent
+    }
+
+    /// The same, to be counted.
+    pub(crate) fn spent_mut(&mut self) -> &mut Spent {
+        &mut self.spent
     }
 
     /// Who says that it is down, and what follows.

@@ -12,6 +12,7 @@ use crate::relay::Relay;
 use crate::segment::Pulled;
 use crate::side::Side;
 use crate::split::Split;
+use crate::tally::count_sent;
 use crate::window;
 use crate::world::Made;
 
@@ -162,8 +163,8 @@ impl Split<'_> {
         }
         let made = Made::bare((src.via, dst.out), header);
         let size = cx.net.send(&made);
-        cx.counters.acks_out += 1;
-        cx.counters.ack_bytes_out += u64::from(size.bytes);
+        let out = dst.out;
+        count_sent(cx, out, &mut self.relays.get_mut(to.other()).tx, None, size);
         self.relays.get_mut(to).noticed.note_held(held, since);
         Pulled { size, ..Pulled::default() }
     }

@@ -62,6 +62,9 @@ impl Stretch {
     }
 }
 
+/// News of what has come twice is told so often: an acknowledgement may be lost.
+const TWICE_TOLD: u8 = 2;
+
 /// An initial window (RFC 6928).
 const INITIAL_WINDOW_SEGMENTS: u32 = 10;
 
@@ -112,6 +115,9 @@ pub struct Receiver {
     /// So many segments more are acknowledged one by one.
     quick: u8,
     dsack: Option<SackBlock>,
+    /// Payload that has come a second time, modulo 2^32; and how often that is still to be told.
+    twice_bytes: u32,
+    twice_untold: u8,
     /// Where the segment began that the source sent last although it was acknowledged, and how
     /// often in a row.
     repeated: Option<(SeqNum, u8)>,
@@ -146,6 +152,8 @@ impl Receiver {
             segment_bytes: 536,
             quick: 0,
             dsack: None,
+            twice_bytes: 0,
+            twice_untold: 0,
             repeated: None,
             sack_is_lost: false,
         }
@@ -264,6 +272,10 @@ impl Receiver {
     ) {
         if what.advanced_bytes == 0 && what.early_bytes == 0 && what.duplicate_bytes > 0 {
             self.dsack = Some(SackBlock { start: seq, end: seq + len });
+        }
+        if what.duplicate_bytes > 0 {
+            self.twice_bytes = self.twice_bytes.wrapping_add(what.duplicate_bytes);
+            self.twice_untold = TWICE_TOLD;
         }
         self.note_repetition(seq, seq + len, what, early.waiting);
         self.unacked_bytes = self.unacked_bytes.saturating_add(what.advanced_bytes);
@@ -419,6 +431,17 @@ impl Receiver {
         self.last_ack_sent = self.last_ack_sent.max(ack);
         self.note_shown_up_to(edge);
         self.window_shown_max = self.window_shown_max.max(shown_bytes);
+    }
+
+    /// How much has come twice, modulo 2^32, where the gateway before is to be told that.
+    #[must_use]
+    pub fn twice_to_tell(&self) -> Option<u32> {
+        (self.twice_untold > 0).then_some(self.twice_bytes)
+    }
+
+    /// It has been told.
+    pub fn note_twice_told(&mut self) {
+        self.twice_untold = self.twice_untold.saturating_sub(1);
     }
 
     /// The link's report has been told.

@@ -175,7 +175,8 @@ impl Relays {
         // A FIN has a number like a byte.
         let of = |relay: &Relay| relay.tx.delivered_bytes().saturating_sub(relay.is_finished().into());
         let [to_server_bytes, to_client_bytes] = [&self.a, &self.b].map(of);
-        Carried { to_server_bytes, to_client_bytes }
+        let [spent_to_server, spent_to_client] = [&self.a, &self.b].map(|relay| relay.tx.spent());
+        Carried { to_server_bytes, to_client_bytes, spent_to_server, spent_to_client }
     }
 
     /// Some relay holds data, or the end of its stream, that has not arrived.

@@ -197,6 +197,8 @@ impl FlowStatus {
             peer_b: flow.legs.b.peer.is_heard(),
             delivered_ab_bytes: carried.to_server_bytes,
             delivered_ba_bytes: carried.to_client_bytes,
+            spent_a: carried.spent_to_client,
+            spent_b: carried.spent_to_server,
             in_flight_a_bytes: of(ba, Sender::pipe),
             in_flight_b_bytes: of(ab, Sender::pipe),
             window_a_bytes: of(ba, Sender::window_bytes),

@@ -14,7 +14,6 @@ use crate::explicit::Said;
 use crate::hosts::Hosts;
 use crate::leg::Leg;
 use crate::link::PairId;
-use crate::net::Way;
 use crate::pair::stamp;
 use crate::peer::{Advert, Arrived, Capability, Hello, Message};
 use crate::promise::Promise;
@@ -24,6 +23,7 @@ use crate::runs::{RUNS_MAX, Runs};
 use crate::sender::{Plan, Purpose};
 use crate::side::Side;
 use crate::split::Split;
+use crate::tally::count_sent;
 use crate::window::{self, Offer};
 use crate::world::Made;
 
@@ -270,7 +270,7 @@ impl Split<'_> {
         let (src, dst) = (self.legs.get(from), self.legs.get(to));
         let room_bytes = outbound.tx.mss().saturating_sub(payload_len as u32);
         let gateway = dst.peer.hello().filter(|_| !introduces);
-        let message = gateway.map(|hello| word.message(inbound, hello, sack.len(), room_bytes));
+        let message = gateway.map(|hello| word.full_message(inbound, hello, sack.len(), room_bytes));
         let introduction = introduces.then(|| cx.links.hello().body());
         let body = introduction
             .or_else(|| message.as_ref().zip(gateway).map(|(message, hello)| message.encode(hello)));
@@ -302,7 +302,7 @@ impl Split<'_> {
         if size.is_nothing() {
             return Pulled::default();
         }
-        count_sent(cx, out, plan.as_ref(), size);
+        count_sent(cx, out, &mut outbound.tx, plan.as_ref(), size);
         if let Some(p) = plan {
             outbound.tx.on_sent(cx.now, &p);
         }
@@ -371,6 +371,7 @@ impl Split<'_> {
             advert: self.advert_to_tell(cx, to, pure),
             said,
             shims: self.shims_to_tell(cx, to).filter(|_| pure),
+            twice_bytes: inbound.rx.twice_to_tell().filter(|_| pure),
         })
     }
 
@@ -398,6 +399,9 @@ impl Split<'_> {
         if message.is_some_and(|m| m.window_bytes.is_some()) {
             rx.told_edge = Some(word.ack + word.told_window);
             rx.told_soft_edge = word.soft_window.map(|bytes| word.ack + bytes);
+        }
+        if message.is_some_and(|m| m.twice_bytes.is_some()) {
+            rx.note_twice_told();
         }
         let shims = message.and_then(|m| m.shims);
         if message.is_some_and(|m| m.arrived.is_some()) {
@@ -551,6 +555,8 @@ struct Word {
     said: Said,
     /// How many segments with XCP's own header have come.
     shims: Option<u16>,
+    /// How much of what the gateway has sent has come twice.
+    twice_bytes: Option<u32>,
 }
 
 impl Word {
@@ -563,10 +569,26 @@ impl Word {
         (None, self.said.shim.map(|_| shim))
     }
 
+    /// The message in our option to this gateway. What has come twice is told where all else leaves
+    /// room for it.
+    fn full_message(&self, inbound: &Relay, to: Hello, sack_blocks: usize, room_bytes: u32) -> Message {
+        let message = self.message(inbound, to, sack_blocks, room_bytes);
+        if self.twice_bytes.is_none() || !to.reads_frames() {
+            return message;
+        }
+        let full = Message { twice_bytes: self.twice_bytes, ..message.clone() };
+        if full.encode(to).len() <= self.body_bytes() { full } else { message }
+    }
+
+    /// Room in the option, bytes.
+    fn body_bytes(&self) -> usize {
+        let timestamps = if self.timestamps { TIMESTAMPS_BYTES } else { 0 };
+        OPTION_BODY_BYTES_MAX.saturating_sub(timestamps + self.said.bytes())
+    }
+
     /// The message in our option to this gateway; `room_bytes` of payload are left in the segment.
     fn message(&self, inbound: &Relay, to: Hello, sack_blocks: usize, room_bytes: u32) -> Message {
-        let timestamps = if self.timestamps { TIMESTAMPS_BYTES } else { 0 };
-        let body_bytes = OPTION_BODY_BYTES_MAX - timestamps - self.said.bytes();
+        let body_bytes = self.body_bytes();
         // News of the far host goes before a second SACK block: the upstream gateway's window waits
         // for it. Data that leaves room takes it along.
         let news = inbound.rx.far_told != Some(self.far);
@@ -635,32 +657,6 @@ fn introduces(now: Instant, inbound: &Relay, plan: Option<&Plan>, sack_blocks: u
 fn cut_at(plan: Option<&Plan>, mss: u32, besides: u32) -> u32 {
     let mss = plan.filter(|p| p.mtu_probe).map_or(mss, |p| p.len);
     mss.saturating_sub(besides).max(8)
-}
-
-fn count_sent(cx: &mut Cx<'_>, out: Way, plan: Option<&Plan>, size: WireSize) {
-    let counters = &mut *cx.counters;
-    let Some(p) = plan else {
-        counters.acks_out += 1;
-        counters.ack_bytes_out += u64::from(size.bytes);
-        return;
-    };
-    counters.payload_out_bytes += u64::from(p.len);
-    match p.purpose {
-        Purpose::Retransmit => counters.retransmitted_bytes += u64::from(p.len),
-        Purpose::TailProbe => {
-            counters.tail_loss_probes += 1;
-            counters.retransmitted_bytes += u64::from(p.len);
-        }
-        Purpose::Early => {
-            counters.count_copy(p.len, size.bytes);
-            if let Some(link) = cx.links.get_mut(out) {
-                link.note_copy(cx.now, size.bytes);
-            }
-        }
-        Purpose::SizeProbe => counters.count_copy(p.len, size.bytes),
-        Purpose::WindowProbe => counters.zero_window_probes += 1,
-        Purpose::New => {}
-    }
 }
 
 /// The payload of a plan; cut short where it is too scattered or not there.

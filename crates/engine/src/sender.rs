@@ -28,6 +28,7 @@ use farlink_xcp::Context;
 use crate::link::Acknowledged;
 use crate::rtt::RttEstimator;
 use crate::scoreboard::Scoreboard;
+use crate::spent::{Heading, Ledger, Spent};
 pub use departures::Departed;
 use flight::Flight;
 use governor::Governor;
@@ -67,6 +68,8 @@ pub struct Happened {
     pub newest_again: bool,
     /// Bytes found to be delivered.
     pub delivered_bytes: u64,
+    /// Bytes that have come twice, as the receiver tells.
+    pub twice_bytes: u64,
     /// Bytes found to be lost, by other causes than an outage.
     pub lost_bytes: u64,
     /// A segment that was larger than the others has arrived (true) or has been lost.
@@ -146,6 +149,8 @@ pub struct Sender {
     /// All that the source had has been sent; and: will have been with the planned segment.
     dry: bool,
     dry_after: bool,
+    /// `None`: nothing has left yet.
+    ledger: Option<Box<Ledger>>,
     /// Nothing is left to send for the first time after the planned segment.
     tail_after: bool,
 }
@@ -187,6 +192,7 @@ impl Sender {
             asked_at: now,
             dry: false,
             dry_after: false,
+            ledger: None,
             tail_after: false,
         }
     }
@@ -282,6 +288,7 @@ impl Sender {
             + self.flight.memory_bytes()
             + size_of::<Controller>()
             + self.stamps_bytes()
+            + self.ledger.as_ref().map_or(0, |_| size_of::<Ledger>())
     }
 
     /// The first window is spread over this round trip.
@@ -335,6 +342,25 @@ impl Sender {
     /// Whether CWR is owed with the next new segment (RFC 3168 6.1.2), which is done with this.
     pub fn take_cwr(&mut self) -> bool {
         self.governor.take_cwr()
+    }
+
+    /// So much has left under this heading.
+    pub fn note_spent(&mut self, heading: Heading, payload_bytes: u32, size: WireSize) {
+        self.ledger.get_or_insert_default().spent.note(heading, payload_bytes, size);
+    }
+    /// The receiver tells that so much has come twice. Returns what of that can be.
+    pub fn note_needless(&mut self, bytes: u64) -> u64 {
+        self.ledger.as_mut().map_or(0, |ledger| ledger.spent.note_needless(bytes))
+    }
+    /// The gateway at the other end has counted so much as come twice, modulo 2^32. Returns what of
+    /// that is new.
+    pub fn hear_twice(&mut self, bytes: u32) -> u64 {
+        self.ledger.as_mut().map_or(0, |ledger| ledger.hear_twice(bytes))
+    }
+    /// What bytes were spent on since it began.
+    #[must_use]
+    pub fn spent(&self) -> Spent {
+        self.ledger.as_ref().map_or_else(Spent::default, |ledger| ledger.spent)
     }
 
     /// The planned segment is new data that asks for an answer at the end of a flight.

@@ -15,6 +15,7 @@ use crate::peer::{Capability, Identity};
 use crate::sender::{Feedback, Plan, Purpose};
 use crate::side::Side;
 use crate::split::Split;
+use crate::tally::count_sent;
 use crate::world::Made;
 
 impl Leg {
@@ -70,7 +71,7 @@ impl Split<'_> {
     /// Where it is not known whether that gets through, an acknowledgement more tries it, which
     /// nobody misses. Returns what this takes.
     pub(crate) fn follow_shim(
-        &self,
+        &mut self,
         cx: &mut Cx<'_>,
         to: Side,
         header: &SegmentHeader<'_>,
@@ -99,8 +100,8 @@ impl Split<'_> {
         let shim = Some(Shim::default());
         let made = Made { shim, ..Made::bare((src.via, leg.out), header) };
         let size = cx.net.send(&made);
-        cx.counters.acks_out += u64::from(size.packets);
-        cx.counters.ack_bytes_out += u64::from(size.bytes);
+        let out = leg.out;
+        count_sent(cx, out, &mut self.relays.get_mut(to.other()).tx, None, size);
         if let Some(shims) = cx.links.get_mut(leg.out).and_then(|link| link.shims_mut()) {
             shims.note_tried(cx.now, reader);
         }

@@ -3,6 +3,7 @@
 
 use farlink_wire::{Duration, Instant};
 
+use crate::asks::Asks;
 use crate::challenge::Answers;
 use crate::closed::Closed;
 use crate::config::Class;
@@ -189,6 +190,7 @@ impl Split<'_> {
             shown_max: Pair { a: r.a.rx.window_shown_max(), b: r.b.rx.window_shown_max() },
             own_max: Pair { a: own_max(&r.b), b: own_max(&r.a) },
             fin: Pair { a: r.a.rx.fin_at().map(|f| f + 1), b: r.b.rx.fin_at().map(|f| f + 1) },
+            asks: cx.config.keepalive(self.rule).map(|every| Box::new(Asks::new(self.active_at + every))),
         };
         self.legs.b.remember_rtt(r.a.tx.rtt().srtt());
         self.legs.a.remember_rtt(r.b.tx.rtt().srtt());

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::event::{Because, Event};
 use crate::peer::{Capability, Hello};
+use crate::spent::Spent;
 
 /// Counters and gauges of the whole engine.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -203,6 +204,8 @@ counters! {
     payload_out_bytes,
     /// Payload bytes sent again.
     retransmitted_bytes,
+    /// Payload bytes that left again or as copies, and came twice, as the other ends tell.
+    needless_bytes,
     /// Payload bytes of copies that an idle link carried before a loss could be known.
     early_repeated_bytes,
     /// Packets of such copies, and of tries of a larger size.
@@ -237,6 +240,12 @@ counters! {
     icmp_consumed,
     /// Packets handled while the reverse or forward path went round the gateway.
     bypass_events,
+    /// Questions to hosts of sleeping connections whether they live, because a rule says so.
+    keepalives_asked,
+    /// Answers to these, which no host was to see.
+    keepalives_answered,
+    /// Connections whose hosts are asked no more, because one left three questions unanswered.
+    keepalives_given_up,
     /// Zero-window probes sent.
     zero_window_probes,
 }
@@ -360,6 +369,10 @@ pub struct FlowStatus {
     pub delivered_ab_bytes: u64,
     /// The same of the client.
     pub delivered_ba_bytes: u64,
+    /// What was spent on what was sent from here to the client, since it was split last.
+    pub spent_a: Spent,
+    /// The same to the server.
+    pub spent_b: Spent,
     /// Sent to the client and not acknowledged, bytes.
     pub in_flight_a_bytes: u64,
     /// Sent to the server and not acknowledged, bytes.

@@ -119,7 +119,7 @@ impl Split<'_> {
     pub fn deadline(&self, config: &Config, links: &Links) -> Option<Deadline> {
         let r = &*self.relays;
         let stays = self.stays_awake() || r.is_reset();
-        let idle = (!stays).then(|| self.active_at + config.timers.dormant_after);
+        let idle = (!stays).then(|| self.active_at + config.dormant_after(self.rule));
         let give_up = |relay: &Relay| relay.waits_since.map(|at| at + config.timers.user_timeout);
         Deadline::first([
             r.a.tx.deadline(),
@@ -252,7 +252,7 @@ impl Split<'_> {
             self.on_mtu_probe(cx, side.other(), happened.mtu_probe);
         }
         self.give_up_if_stuck(cx);
-        let idle = cx.now.since(self.active_at) >= cx.config.timers.dormant_after;
+        let idle = cx.now.since(self.active_at) >= cx.config.dormant_after(self.rule);
         if idle
             && !self.relays.is_draining()
             && !self.stays_awake()

@@ -132,7 +132,10 @@ Exit status: 0 the file is good, 1 it is not, or cannot be read, 2 for a wrong c
     #[command(after_help = "Examples:
   farlink status
   farlink status --json | jq .engine.counters.flows_split
-  farlink status --prometheus         the same in Prometheus' text format")]
+  farlink status --prometheus         the same in Prometheus' text format
+  farlink status --budget || echo     what links have used of their budgets
+
+Exit status: 0 when it was shown, 1 when no gateway answers. With --budget 4 where four fifths of a budget are used, and 5 where all of it is.")]
     Status(StatusArgs),
     /// List the connections that the running gateway knows
     #[command(after_help = "Examples:
@@ -356,6 +359,9 @@ pub struct StatusArgs {
     /// Print Prometheus' text format
     #[arg(long)]
     pub prometheus: bool,
+    /// Only budgets of bytes; the exit status says how far they are used
+    #[arg(long, conflicts_with = "prometheus")]
+    pub budget: bool,
 }
 
 /// `farlink flows`

@@ -31,6 +31,7 @@ mod settings;
 mod show;
 #[cfg(feature = "lab")]
 mod sim_cmd;
+mod spent;
 mod top;
 mod trace_cmd;
 mod view;

@@ -13,12 +13,16 @@ use crate::admin::protocol::Request;
 use crate::check::undeclared;
 use crate::cli::{DrainArgs, FlowsArgs, LinkArgs, LinkState, ReloadArgs, SetArgs, StatusArgs};
 use crate::out::{out, outln};
+use crate::spent;
 use crate::view::{self, Table, bytes, count, list, number, text};
 use crate::{hosts, metrics, words};
 
 /// `farlink status`
 pub fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let status = ask(&args.socket.socket, &Request::Status {})?;
+    if args.budget {
+        return spent::budgets(&status, args.json);
+    }
     if args.json {
         outln!("{}", serde_json::to_string_pretty(&status)?);
     } else if args.prometheus {
@@ -251,10 +255,20 @@ fn status_text(status: &Value) -> String {
     for said in list(status, "/links").iter().filter_map(undeclared::advice) {
         out += &format!("{:<12} {said}\n", "note:");
     }
-    for table in
-        [links, carried(status), pairs, interfaces, rules, hosts::table(status), stages(status), counters]
-            .iter()
-            .filter(|t| !t.is_empty())
+    for table in [
+        links,
+        carried(status),
+        spent::table(status),
+        spent::budget_table(status),
+        pairs,
+        interfaces,
+        rules,
+        hosts::table(status),
+        stages(status),
+        counters,
+    ]
+    .iter()
+    .filter(|t| !t.is_empty())
     {
         out += &format!("\n{table}");
     }

@@ -112,7 +112,7 @@ mod tests {
     }
 
     fn closed(to_client_bytes: u64) -> Event {
-        Event::Closed(Carried { to_server_bytes: 1, to_client_bytes })
+        Event::Closed(Carried { to_server_bytes: 1, to_client_bytes, ..Carried::default() })
     }
 
     #[test]

@@ -288,6 +288,7 @@ impl Gateway {
             self.engine.follow_actions(now, &mut self.outlet.exit(now, net, Grants::Unasked));
         }
         self.follow_rates(now, net);
+        self.follow_budgets();
         self.follow_pairs(now);
         while let Some(r) = self.engine.next_ready(now, &mut self.outlet.exit(now, net, Grants::Unasked)) {
             match self.outlet.link_mut(r.out) {

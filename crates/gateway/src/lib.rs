@@ -17,6 +17,7 @@ mod ack_filter;
 mod acks;
 mod beside;
 mod by_host;
+mod byte_budget;
 mod datagrams;
 pub mod due;
 pub mod flow_trace;
@@ -46,6 +47,7 @@ pub mod tap;
 mod xcp_queue;
 
 pub use by_host::{HostStatus, HostTotals};
+pub use byte_budget::{BudgetLevel, BudgetUse};
 pub use farlink_cc as cc;
 pub use farlink_egress as egress;
 pub use farlink_engine::Side;
@@ -54,6 +56,7 @@ pub use farlink_engine::event::{Because, Carried, Ends, Event};
 pub use farlink_engine::link::{State as LinkState, UNKNOWN_RATE_CC};
 pub use farlink_engine::net::{IfaceId, Route};
 pub use farlink_engine::record::{RECORD_BYTES, Record};
+pub use farlink_engine::spent::Spent;
 /// Snapshots of the engine.
 pub use farlink_engine::status as engine_status;
 pub use found::{Found, FoundRate, GUESS_AGE_MAX};

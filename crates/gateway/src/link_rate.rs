@@ -96,6 +96,11 @@ impl LinkRate {
         self.say_period();
     }
 
+    /// It is tried whether the link carries more than is declared, or not.
+    pub fn set_tries(&mut self, tries: bool) {
+        self.tries = tries;
+    }
+
     /// Nobody says it.
     pub fn is_sought(&self) -> bool {
         self.estimate.as_ref().is_some_and(|estimate| !estimate.is_declared())

@@ -14,6 +14,7 @@ use farlink_wire::{
 use crate::ack_filter;
 use crate::acks;
 use crate::beside::Beside;
+use crate::byte_budget::{BudgetLevel, Tab};
 use crate::due::{Deadline, Due};
 use crate::found::FoundRate;
 use crate::group;
@@ -80,6 +81,8 @@ pub struct LinkQueue {
     rate: LinkRate,
     /// What leaves by the interface and does not pass the queue.
     beside: Beside,
+    /// What it has carried of what is paid for.
+    tab: Tab,
     /// What it has carried.
     kinds: Kinds,
     /// How what is not split shares it.
@@ -149,6 +152,7 @@ impl LinkQueue {
             rate_bps: link.rate_bps,
             rate_in_bps: link.rate_in_bps,
             beside: Beside::default(),
+            tab: Tab::new(link.byte_budget),
             rate: LinkRate::new(link, !link.is_half_duplex && !link.is_xcp_router),
             kinds: Kinds::default(),
             others: Others::sharing_by(link.weights),
@@ -410,6 +414,7 @@ impl LinkQueue {
 
     /// Asks the interface what leaves by it past the queue, when it is time.
     pub fn meter(&mut self, now: Instant, net: &mut dyn Network) {
+        self.tab.look(now, self.iface, net);
         if !self.beside.is_due(now) {
             return;
         }
@@ -429,6 +434,9 @@ impl LinkQueue {
 
     /// A packet has come in by the link. An estimate counts already what the other direction takes.
     pub fn note_arrival(&mut self, now: Instant, packet: &PacketBuf) {
+        if self.tab.is_open() {
+            self.tab.note_received(supersegment::wire_size(packet.bytes(), &packet.offload).bytes);
+        }
         if self.is_half_duplex && !self.rate.is_sought() {
             self.egress.note_medium_taken(now, supersegment::wire_size(packet.bytes(), &packet.offload));
         }
@@ -456,9 +464,30 @@ impl LinkQueue {
         self.set_rate(now, pace.source().declared_bps());
     }
 
-    /// What the configuration says of the rate, beside the rate itself.
+    /// What the configuration says of the rate, beside the rate itself, and of the budget.
     pub fn look_at_rate(&mut self, link: &config::Link) {
         self.rate.set(link);
+        self.tab.renew(link.byte_budget);
+    }
+
+    /// It is tried whether it carries more than is declared, or not.
+    pub fn set_tries(&mut self, tries: bool) {
+        self.rate.set_tries(tries);
+    }
+
+    /// What it has sent since the start, IP bytes, past the queue or through it.
+    pub fn passed_bytes(&self) -> u64 {
+        self.egress.sent_bytes() + self.beside.total().bytes
+    }
+
+    /// What counts for its budget.
+    pub fn tab_mut(&mut self) -> &mut Tab {
+        &mut self.tab
+    }
+
+    /// Its budget, what is used of it, and how far that is.
+    pub fn budget(&self) -> Option<(config::ByteBudget, u64, BudgetLevel)> {
+        self.tab.read(self.passed_bytes())
     }
 
     /// The gateway at the other end has told what arrived there.
@@ -607,6 +636,7 @@ impl LinkQueue {
         let said = known.map(Link::evidence).unwrap_or_default();
         let returns = known.map(Link::returns).unwrap_or_default();
         let once = self.rate.once(now);
+        let budget = self.budget();
         LinkStatus {
             name: self.name.clone(),
             interface: self.interface.clone(),
@@ -637,6 +667,11 @@ impl LinkQueue {
             gateways: known.into_iter().flat_map(Link::gateways).map(Into::into).collect(),
             pairs: known.into_iter().flat_map(Link::shares).collect(),
             sent_bytes: s.sent_bytes,
+            spent: known.map(Link::spent).unwrap_or_default(),
+            budget_bytes: budget.map_or(0, |(budget, ..)| budget.bytes),
+            budget_period: budget.map(|(budget, ..)| budget.period.name()),
+            budget_used_bytes: budget.map_or(0, |(_, used, _)| used),
+            budget_level: budget.map(|(.., level)| level.name()),
             backlog_bytes: s.backlog_bytes as u64,
             backlog_max_bytes: s.backlog_max_bytes as u64,
             dropped_packets: s.dropped_packets + self.refused,

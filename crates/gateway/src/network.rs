@@ -40,7 +40,7 @@ impl Transmit<'_> {
     }
 }
 
-/// What an interface has sent since it is there.
+/// What an interface has sent since it is there, or received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
     /// Packets; a virtual interface may count a super-segment as one.
@@ -63,6 +63,10 @@ pub trait Network {
     fn journal(&mut self, slot: u32, record: Option<&Record>);
     /// What has left by an interface in all, whoever sent it; `None`: nobody counts.
     fn sent_by(&mut self, _iface: IfaceId) -> Option<Sent> {
+        None
+    }
+    /// What has come in by an interface in all, whoever it was for; `None`: nobody counts.
+    fn received_by(&mut self, _iface: IfaceId) -> Option<Sent> {
         None
     }
     /// Hears what happens to a connection: for a log. The counters have it already.

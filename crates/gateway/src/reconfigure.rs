@@ -261,6 +261,7 @@ impl Gateway {
         done.apply(before.copies != after.copies, &key("early_repetition"), || {
             self.engine.set_copies(way, after.copies);
         });
+        done.apply(before.byte_budget != after.byte_budget, &key("budget"), || {});
         for (what, differs) in at_restart(before, after) {
             done.leave(differs, &key(what));
         }
@@ -331,6 +332,7 @@ fn link_in_force(before: &Link, after: &Link) -> Link {
         rate_max_bps: after.rate_max_bps,
         corrects_rate: after.corrects_rate,
         is_metered: after.is_metered,
+        byte_budget: after.byte_budget,
         reconfigures: after.reconfigures,
         leg: LegConfig { cc: after.leg.cc, initial_window: after.leg.initial_window, ..before.leg.clone() },
         action: after.action,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use farlink_engine::spent::Spent;
 use farlink_engine::status as engine;
 
 use crate::by_host::HostStatus;
@@ -119,6 +120,16 @@ pub struct LinkStatus {
     pub pairs: Vec<engine::PairStatus>,
     /// Bytes sent into it.
     pub sent_bytes: u64,
+    /// What packets of split TCP in it were spent on.
+    pub spent: Spent,
+    /// What it may carry in a period for a price, bytes; 0: nobody counts.
+    pub budget_bytes: u64,
+    /// That period: `day`, `week` or `month`; `None`: there is no budget.
+    pub budget_period: Option<&'static str>,
+    /// What has been carried in this period, both directions together, bytes.
+    pub budget_used_bytes: u64,
+    /// `fine`, `low` from 80 % on, or `used up`; `None`: there is no budget.
+    pub budget_level: Option<&'static str>,
     /// Bytes waiting.
     pub backlog_bytes: u64,
     /// Most bytes that ever waited.

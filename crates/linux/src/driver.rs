@@ -1,6 +1,8 @@
 //! The Linux datapath: TUNs, timers, link and route events, signals; round one gateway, on one
 //! thread.
 
+mod budgets;
+mod calendar;
 mod connection_log;
 mod connections;
 mod ending;
@@ -53,9 +55,10 @@ use crate::netlink::{Monitor, RouteCache, Socket};
 use crate::spread::Spreader;
 use crate::tun::{DEFAULT_QUEUE_PACKETS, ReadOutcome};
 use crate::watchdog::{Heartbeat, Watchdog};
+use budgets::Budgets;
 use connection_log::ConnectionLog;
 use face::Face;
-use found::FoundFile;
+use found::{FoundFile, Known};
 use link_events::ToldState;
 use network::LinuxNetwork;
 use profile::{Profile, Stage};
@@ -196,6 +199,7 @@ pub struct Driver {
     spreader: Spreader,
     shortage: Shortage,
     found: Option<FoundFile>,
+    budgets: Budgets,
 }
 
 /// What whoever attends to a running driver may look at and do, between two batches of packets.
@@ -272,6 +276,7 @@ impl Driver {
             spreader,
             shortage: Shortage::default(),
             found: None,
+            budgets: Budgets::default(),
         };
         driver.recall(config.found.as_deref());
         driver.look_at_links()?;
@@ -298,9 +303,10 @@ impl Driver {
     fn recall(&mut self, path: Option<&Path>) {
         let Some(path) = path else { return };
         let now = clock::now();
-        let (file, found) = FoundFile::open(path, now);
+        let (file, known) = FoundFile::open(path, now);
         self.found = Some(file);
-        let recalled = self.gateway.recall(now, &found);
+        self.budgets.recall(&mut self.gateway, &known.used, calendar::now_s());
+        let recalled = self.gateway.recall(now, &known.found);
         link_events::tell_recalled(&recalled);
     }
 
@@ -416,6 +422,7 @@ impl Driver {
             self.shortage.deadline(),
             self.net.connection_log.as_ref().and_then(ConnectionLog::due),
             self.found.as_ref().map(FoundFile::due),
+            self.budgets.due(&self.gateway),
         ]
         .into_iter()
         .flatten()
@@ -480,8 +487,9 @@ impl Driver {
         self.tell_found();
         self.follow_known_rates();
         self.tell_fates();
+        self.budgets.attend(now, &mut self.gateway);
         if let Some(file) = &mut self.found {
-            file.attend(now, || self.gateway.found(now));
+            file.attend(now, || Known::of(&self.gateway, now));
         }
         if let Some(log) = &mut self.net.connection_log {
             log.attend(now, |(client, server)| self.gateway.flow_between(now, *client, *server));

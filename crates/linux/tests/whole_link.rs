@@ -46,6 +46,7 @@ fn gateway(everything: bool, method: Method) -> DriverConfig {
         rate_max_bps: None,
         corrects_rate: true,
         is_metered: false,
+        byte_budget: None,
         action: None,
         ack_filter: Default::default(),
         copies: Default::default(),

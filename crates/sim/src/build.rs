@@ -150,6 +150,7 @@ fn interface(port: usize, gap: &Gap, out: &ChannelConfig, oversize: Oversize) ->
             rate_max_bps: None,
             corrects_rate: true,
             is_metered: false,
+            byte_budget: None,
             action: None,
             ack_filter: AckFilter::On,
             copies: Copies::Auto,

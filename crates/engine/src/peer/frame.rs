@@ -43,13 +43,15 @@ pub enum Kind {
     Shims = 8,
     /// What is known of the link that the segment goes over: [`super::Advert`], 3 bytes or 5.
     Link = 9,
+    /// How much payload of the other direction has come twice, modulo 2^32: 4 bytes.
+    Twice = 10,
 }
 
 /// Bytes of the value of a tag.
 pub const TAG_BYTES: usize = 13;
 
 impl Kind {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::FarAck,
         Self::Window,
         Self::Arrived,
@@ -58,6 +60,7 @@ impl Kind {
         Self::Tag,
         Self::Shims,
         Self::Link,
+        Self::Twice,
     ];
 
     fn of(head: u8) -> Option<Self> {
@@ -131,8 +134,8 @@ mod tests {
     #[test]
     fn unknown_frames_are_skipped_and_cut_ones_end_the_reading() {
         let window = (Kind::Window, vec![7, 8]);
-        assert_eq!(read(&[0xa3, 1, 2, 3, 0x00, 0xf0, 0x32, 7, 8]), std::slice::from_ref(&window));
-        assert_eq!(read(&[0x32, 7, 8, 0xaf, 0x32, 1, 1]), std::slice::from_ref(&window), "to the end");
+        assert_eq!(read(&[0xb3, 1, 2, 3, 0x00, 0xf0, 0x32, 7, 8]), std::slice::from_ref(&window));
+        assert_eq!(read(&[0x32, 7, 8, 0xbf, 0x32, 1, 1]), std::slice::from_ref(&window), "to the end");
         assert_eq!(read(&[0x32, 7, 8, 0x24, 1, 2, 3]), [window], "one byte is missing");
         assert_eq!(read(&[0x32]), []);
         assert_eq!(read(&[]), []);

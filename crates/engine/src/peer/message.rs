@@ -26,6 +26,9 @@ pub struct Message {
     pub shims: Option<u16>,
     /// What is known of the link. Version 1 has no room for it.
     pub link: Option<Advert>,
+    /// How much of what the gateway has sent has come twice, modulo 2^32: what it sent again
+    /// without need. Version 1 has no room for it.
+    pub twice_bytes: Option<u32>,
     /// What it holds above a gap. Stands last: the rest of the option is theirs.
     pub runs: Runs,
 }
@@ -66,12 +69,15 @@ impl Message {
     }
 
     /// As much of it as fits into so many bytes. What can be missed most easily falls away first:
-    /// runs and the report, which the next acknowledgement brings, then what is known of the link,
-    /// which is said seldom, the number of headers, the soft part of the window, the window, the
-    /// far host's acknowledgement.
+    /// what has come twice, which is only counted, runs and the report, which the next
+    /// acknowledgement brings, then what is known of the link, which is said seldom, the number of
+    /// headers, the soft part of the window, the window, the far host's acknowledgement.
     #[must_use]
     pub fn fit(mut self, to: Hello, room_bytes: usize) -> Self {
         while self.encode(to).len() > room_bytes {
+            if self.twice_bytes.take().is_some() {
+                continue;
+            }
             if !self.runs.bytes().is_empty() {
                 self.runs = Runs::default();
             } else if self.arrived.take().is_none()
@@ -111,6 +117,9 @@ impl Message {
         if let Some(advert) = self.link {
             frame::push(&mut out, Kind::Link, &[&advert.encode()]);
         }
+        if let Some(bytes) = self.twice_bytes {
+            frame::push(&mut out, Kind::Twice, &[&bytes.to_be_bytes()]);
+        }
         if !self.runs.bytes().is_empty() {
             frame::push(&mut out, Kind::Runs, &[self.runs.bytes()]);
         }
@@ -141,6 +150,9 @@ impl Message {
                 }),
                 Kind::Link => Advert::decode(value).map(|advert| {
                     m.link.get_or_insert(advert);
+                }),
+                Kind::Twice => word(value).map(|bytes| {
+                    m.twice_bytes.get_or_insert(bytes);
                 }),
                 Kind::Runs => {
                     if m.runs.bytes().is_empty() {
@@ -199,6 +211,7 @@ mod tests {
             arrived: Some(Arrived { by: FRAMES.identity, at_us: u32::MAX, received_bytes: 1 }),
             shims: None,
             link: None,
+            twice_bytes: None,
             runs: Runs::from_bytes(&[5, 0xa4, 1, 1]),
         }
     }
@@ -236,7 +249,7 @@ mod tests {
         let mut tag = [0; 1 + TAG_BYTES];
         tag[0] = (Kind::Tag as u8) << 4 | TAG_BYTES as u8;
         // An unknown frame, a tag, a far ACK that has grown, another far ACK, which does not count.
-        let body = [&[0xa2, 1, 2][..], &tag, &[0x26, 0, 0, 0, 9, 1, 1, 0x24, 0, 0, 0, 8]].concat();
+        let body = [&[0xb2, 1, 2][..], &tag, &[0x26, 0, 0, 0, 9, 1, 1, 0x24, 0, 0, 0, 8]].concat();
         let m = Message { far_ack: Some(SeqNum(9)), ..Message::default() };
         assert_eq!(Message::decode(&body, FRAMES), m);
     }
@@ -290,6 +303,7 @@ mod tests {
             runs in proptest::collection::vec(any::<u8>(), 0..8),
             shims in any::<Option<u16>>(),
             link in any::<Option<[u8; 5]>>(),
+            twice in any::<Option<u32>>(),
             frames in any::<bool>(),
         ) {
             let bytes = |w: u16| u32::from(w) * WINDOW_UNIT;
@@ -301,6 +315,8 @@ mod tests {
                 runs: Runs::from_bytes(&runs),
                 shims: shims.filter(|_| frames),
                 link: link.and_then(|value| Advert::decode(&value)).filter(|_| frames),
+                // All at once would leave no room for the runs.
+                twice_bytes: twice.filter(|_| frames && arrived.is_none()),
             };
             let to = if frames { FRAMES } else { Hello::SILENT };
             let from = if frames { FRAMES } else { Hello { identity: 0x0001_0007.into(), ..to } };

@@ -106,6 +106,7 @@ mod tests {
             arrived: Some(arrived),
             shims: None,
             link: None,
+            twice_bytes: None,
             runs: Runs::from_bytes(&[5, 0xa4, 10, 2]),
         };
         let body = write(&m);

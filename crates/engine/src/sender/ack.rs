@@ -35,7 +35,7 @@ impl Sender {
         let prior_in_flight = self.flight.pipe();
         let (una, advanced) = (self.flight.una(), ack.after(self.flight.una()));
         let sack = if self.flight.has_sack() { sack } else { &[] };
-        self.flight.note_dsack(ack, sack);
+        happened.twice_bytes = self.flight.note_dsack(ack, sack);
         if ack.before(una) || (!advanced && self.flight.is_empty()) {
             return happened;
         }

@@ -362,12 +362,14 @@ impl Flight {
     }
 
     /// An acknowledgement may tell what came twice. What was sent twice on purpose is told twice,
-    /// too.
-    pub fn note_dsack(&mut self, ack: SeqNum, sack: &[SackBlock]) {
-        let copied = |b: &SackBlock| self.copied_end.is_some_and(|end| b.end.before_eq(end));
-        if sack.first().is_some_and(|b| b.start.before(ack) && b.start.before(b.end) && !copied(b)) {
+    /// too. Returns how many bytes did.
+    pub fn note_dsack(&mut self, ack: SeqNum, sack: &[SackBlock]) -> u64 {
+        let told = sack.first().filter(|b| b.start.before(ack) && b.start.before(b.end));
+        let Some(twice) = told else { return 0 };
+        if self.copied_end.is_none_or(|end| twice.end.after(end)) {
             self.rack.on_dsack(self.una, self.next);
         }
+        u64::from(twice.end.since(twice.start))
     }
     /// What an acknowledgement covers is under way no longer.
     pub fn acknowledge(&mut self, now: Instant, ack: SeqNum, sack: &[SackBlock]) -> Acked {

@@ -3,13 +3,14 @@
 
 use std::collections::BTreeMap;
 
+use farlink_gateway::BudgetLevel;
 use farlink_gateway::cc::Controller;
 use farlink_linux::divert::{Diagnosis, Remedy, Severity};
 use serde_json::Value;
 
 use super::live::Sample;
 use super::{exchanged, past};
-use crate::view::{count, list, microseconds, number, rate, text};
+use crate::view::{bytes, count, list, microseconds, number, rate, text};
 use crate::words;
 
 /// Of what a link was sent, so much again at least shows that its rate is less than was said, or
@@ -36,6 +37,7 @@ pub fn findings(before: &Sample, after: &Sample, seconds: u64) -> Vec<Diagnosis>
         found.extend(too_high.or_else(|| given_way(earlier?, link, flows, seconds)));
         found.extend(declared_too_low(link));
         found.extend(past::findings(earlier, link, (before, after), seconds));
+        found.extend(budget(link));
         // Where the link is elsewhere nobody can answer at its other end.
         found.extend(elsewhere(link, links, flows).or_else(|| far_end(link, flows)));
     }
@@ -89,6 +91,25 @@ fn away(link: &Value, all_are: bool) -> Option<Diagnosis> {
         }
         false => finding,
     })
+}
+
+/// What the link may carry for a price is used, or soon will be.
+fn budget(link: &Value) -> Option<Diagnosis> {
+    let (name, level) = (text(link, "/name"), text(link, "/budget_level"));
+    let (used, all) = (number(link, "/budget_used_bytes"), number(link, "/budget_bytes"));
+    let of_all = format!("{} of {} a {}", bytes(used), bytes(all), text(link, "/budget_period"));
+    let (id, said) = if level == BudgetLevel::UsedUp.name() {
+        let said = format!(
+            "the budget of the link {name} is used up ({of_all}): connections go on, and nothing leaves that no host has sent"
+        );
+        ("budget-used-up", said)
+    } else if level == BudgetLevel::Low.name() {
+        ("budget-low", format!("most of the budget of the link {name} is used ({of_all})"))
+    } else {
+        return None;
+    };
+    let finding = Diagnosis::new(id, Severity::Warning, said).seen("link", name);
+    Some(finding.seen("used_bytes", used).seen("budget_bytes", all))
 }
 
 /// Less is a rounding, percent.
@@ -518,5 +539,19 @@ mod tests {
         assert_eq!(of(400, 400, 520_000), ["link-elsewhere Warning"]);
         assert_eq!(of(0, 400, 30_000), [""; 0], "hosts that are not far");
         assert_eq!(of(0, 12_000, 520_000), [""; 0], "a link of some length, and hosts that are far");
+    }
+
+    #[test]
+    fn a_budget_is_said_from_four_fifths_on() {
+        let of = |level: Value| {
+            let link = json!({"name": "geo", "budget_bytes": 20_000_000_000_u64, "budget_period": "month",
+                "budget_used_bytes": 16_500_000_000_u64, "budget_level": level});
+            budget(&link).map(|found| (found.id.to_string(), found.severity, found.text))
+        };
+        assert!(of(Value::Null).is_none() && of(json!("fine")).is_none());
+        let (id, severity, said) = of(json!("low")).unwrap();
+        assert_eq!((&*id, severity), ("budget-low", Severity::Warning));
+        assert!(said.ends_with("(16.5 GB of 20.0 GB a month)"), "{said}");
+        assert_eq!(of(json!("used up")).unwrap().0, "budget-used-up");
     }
 }

@@ -49,6 +49,8 @@ pub struct Settings {
 
 /// How often links may be said to have another delay and another rate.
 const RECONFIGURES: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(600);
+/// Hosts are asked so often at least, and at most.
+const KEEPALIVE: core::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(43_200);
 
 /// What the command line adds to the file.
 #[derive(Clone, Debug, Default)]
@@ -273,6 +275,7 @@ pub(super) fn link(
         rate_max_bps: l.rate_max.as_ref().map(|most| most.get_ref().0),
         corrects_rate: l.rate_correction != Some(file::RateCorrection::Off),
         is_metered: l.metered,
+        byte_budget: l.budget.map(|budget| budget.0),
         action: l.action.map(|action| match action {
             file::LinkAction::Split => engine::LinkAction::Split,
             file::LinkAction::Custody => engine::LinkAction::Custody(notice),
@@ -459,9 +462,27 @@ fn rules(
             class: r.class.map(class),
             send_ahead: r.send_ahead.map(|ahead| send_ahead(file, ahead)),
             raise_mss,
+            keepalive: keepalive(r, source)?,
         });
     }
     Ok(rules)
+}
+
+/// How often hosts of idle connections of a rule are asked whether they live.
+fn keepalive(r: &file::Rule, source: Source<'_>) -> Result<Option<Duration>, ConfigError> {
+    let Some(said) = &r.keepalive else { return Ok(None) };
+    let every = said.get_ref().0;
+    let is_split = matches!(r.action.get_ref(), file::Action::Split | file::Action::Custody);
+    if is_split && KEEPALIVE.contains(&every) {
+        return Ok(Some(every));
+    }
+    let wrong = match is_split {
+        true => "`keepalive` is how often idle hosts are asked; allowed: 1 s to 12 h, such as \"60 s\"",
+        false => {
+            "only who takes part in a connection can ask its hosts; allowed: with `action = \"split\"` or \"custody\""
+        }
+    };
+    Err(source.error(Some(said.span()), wrong))
 }
 
 fn size(

@@ -11,7 +11,8 @@ use toml::Spanned;
 
 use super::units::{Bps, Bytes, In, Ms};
 use super::values::{
-    Dscp, GatewayId, Group, KeptIn, LogTo, Number, Ports, Prefix, Protocol, Rate, Segments, Size, Time,
+    Budget, Dscp, GatewayId, Group, KeptIn, LogTo, Number, Ports, Prefix, Protocol, Rate, Segments, Size,
+    Time,
 };
 pub use super::values::{LinkRate, Oversize};
 
@@ -103,6 +104,8 @@ pub struct Link {
     pub early_repetition: Option<Spanned<EarlyRepetition>>,
     #[serde(default)]
     pub metered: bool,
+    #[serde(default)]
+    pub budget: Option<Budget>,
     #[serde(default)]
     pub rtt_ms: Option<In<Ms, 1, 600_000>>,
     #[serde(default)]
@@ -243,6 +246,8 @@ pub struct Rule {
     pub class: Option<Class>,
     #[serde(default)]
     pub send_ahead: Option<SendAhead>,
+    #[serde(default)]
+    pub keepalive: Option<Spanned<Time>>,
     pub raise_mss: Option<Spanned<Size>>,
 }
 

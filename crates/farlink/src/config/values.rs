@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use farlink_gateway::config::InitialWindow;
+use farlink_gateway::config::{ByteBudget, InitialWindow, Period};
 use farlink_linux::driver::LogTarget;
 use farlink_wire::quantity::{self, Bare};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
@@ -84,6 +84,10 @@ pub struct LogTo(pub LogTarget);
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KeptIn(pub Option<PathBuf>);
 
+/// So many bytes in a day, a week or a month.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Budget(pub ByteBudget);
+
 /// How a gateway calls itself: eight hexadecimal digits, not all of them 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GatewayId(pub u32);
@@ -153,7 +157,7 @@ macro_rules! value {
         }
     )*};
 }
-value!(Rate LinkRate Size Time Prefix Ports Dscp Protocol GatewayId Group Oversize LogTo KeptIn);
+value!(Rate LinkRate Size Time Prefix Ports Dscp Protocol GatewayId Group Oversize LogTo KeptIn Budget);
 
 impl Value for Group {
     const ALLOWED: &'static str = "a number, or a name that stands in /etc/iproute2/group";
@@ -289,6 +293,21 @@ impl Value for Size {
     }
     fn from_number(number: i64) -> Result<Self, String> {
         u64::try_from(number).map(Self).map_err(|_| format!("{number} is negative"))
+    }
+}
+
+impl Value for Budget {
+    const ALLOWED: &'static str =
+        "a size with its unit and `day`, `week` or `month`, such as \"20 GB/month\" or \"500 MB/day\"";
+    fn from_text(text: &str) -> Result<Self, String> {
+        let no_period = || format!("`{text}` does not say for how long");
+        let (size, period) = text.split_once('/').ok_or_else(no_period)?;
+        let known = Period::ALL.into_iter().find(|known| known.name() == period.trim());
+        let period = known.ok_or_else(|| format!("`{}` is no period", period.trim()))?;
+        match quantity::size_bytes(size, Bare::Refused)? {
+            0 => Err(format!("`{text}` is no budget")),
+            bytes => Ok(Self(ByteBudget { bytes, period })),
+        }
     }
 }
 

@@ -34,6 +34,8 @@ pub enum Place {
     OfLink(&'static str),
     /// Of each link and each state that it can be in: 1 for the one that it is in.
     StateOfLink,
+    /// In each link, one for each entry of this object, whose names are the values of this label.
+    MapOfLink(&'static str, &'static str),
     /// In each kind of traffic of each link.
     OfKind(&'static str),
     /// In each pair of each link.
@@ -54,7 +56,7 @@ pub struct Family {
     pub help: &'static str,
 }
 
-use Place::{At, Each, Map, OfInterface, OfKind, OfLink, OfPair, OfRule, StateOfLink};
+use Place::{At, Each, Map, MapOfLink, OfInterface, OfKind, OfLink, OfPair, OfRule, StateOfLink};
 
 const fn counter(name: &'static str, place: Place, help: &'static str) -> Family {
     Family { name, kind: Kind::Counter, place, unit: Unit::Same, help }
@@ -217,6 +219,10 @@ pub const FAMILIES: &[Family] = &[
     ),
     engine!("early_repeated_packets", "Packets of such copies, and of tries of a larger size."),
     engine!("early_repeated_packet_bytes", "IP bytes of those packets."),
+    engine!(
+        "needless_bytes",
+        "Payload that was sent again or as a copy, and came twice, as the other ends tell."
+    ),
     engine!("duplicate_bytes", "Payload that came in a second time."),
     engine!("rtos", "Retransmission timeouts."),
     engine!("tail_loss_probes", "Tail loss probes."),
@@ -231,6 +237,15 @@ pub const FAMILIES: &[Family] = &[
     engine!("dropped_queue", "Segments of hosts that were dropped because much was held already."),
     engine!("icmp_consumed", "ICMP errors about segments that the gateway made."),
     engine!("bypass_events", "Times that packets of a split connection had gone round the gateway."),
+    engine!(
+        "keepalives_asked",
+        "Questions to hosts of idle connections whether they live, because a rule says so."
+    ),
+    engine!("keepalives_answered", "Answers to these questions; no host sees them."),
+    engine!(
+        "keepalives_given_up",
+        "Connections whose hosts are asked no more, because one left three questions unanswered."
+    ),
     engine!("zero_window_probes", "Probes of windows that were closed."),
     // Links.
     gauge("farlink_link_up", OfLink("up"), "1 unless somebody who knows says that the link is down."),
@@ -415,6 +430,21 @@ pub const FAMILIES: &[Family] = &[
         "farlink_link_retransmitted_bytes_total",
         OfLink("retransmitted_bytes"),
         "Payload that was sent into the link again.",
+    ),
+    counter(
+        "farlink_link_spent_bytes_total",
+        MapOfLink("for", "spent"),
+        "Bytes of split TCP sent into the link, by what they were for: payload, repeated payload, headers of both, copies, acks, probes; needless is a part of what was repeated and of copies.",
+    ),
+    gauge(
+        "farlink_link_budget_bytes",
+        OfLink("budget_bytes"),
+        "What the link may carry in a period for a price; 0: nobody counts.",
+    ),
+    gauge(
+        "farlink_link_budget_used_bytes",
+        OfLink("budget_used_bytes"),
+        "What the link has carried in this period, both directions together.",
     ),
     counter(
         "farlink_link_dropped_packets_total",

@@ -88,6 +88,18 @@ fn samples(family: &Family, status: &Value) -> Vec<Sample> {
             };
             links.flat_map(of).collect()
         }
+        Place::MapOfLink(label, field) => {
+            let links = crate::view::list(status, "/links").iter();
+            let entries = links.flat_map(|link| {
+                let entries = link.get(field).and_then(Value::as_object).into_iter().flatten();
+                entries.map(move |entry| (link, entry))
+            });
+            let one = |(link, (key, value)): (&Value, (&String, &Value))| {
+                let name = key.strip_suffix("_bytes").unwrap_or(key).to_owned();
+                Some((labels(&[("link", text(link, "/name")), (label, name)]), as_number(value)?))
+            };
+            entries.filter_map(one).collect()
+        }
         Place::OfInterface(field) => of_list("/interfaces", "interface", field),
         Place::OfRule(field) => of_list("/engine/rules", "rule", field),
         Place::OfKind(field) => {

@@ -195,6 +195,7 @@ fn no_number_of_the_snapshot_is_forgotten() {
             Place::Map(_, at) => pointer.starts_with(&format!("{at}/")),
             Place::OfLink(field) => of("/links", field),
             Place::StateOfLink => false,
+            Place::MapOfLink(_, field) => pointer.starts_with(&format!("/links/*/{field}/")),
             Place::OfKind(field) => of("/links/*/carried", field),
             Place::OfPair(field) => of("/links/*/pairs", field),
             Place::OfInterface(field) => of("/interfaces", field),

@@ -6,6 +6,7 @@ mod script;
 
 mod adverts;
 mod ahead;
+mod asked;
 mod basics;
 mod bypass;
 mod chain;
@@ -51,6 +52,7 @@ mod routes;
 mod rst;
 mod shims;
 mod silent_link;
+mod spent;
 mod timestamps;
 mod unknown_rate;
 mod versions;

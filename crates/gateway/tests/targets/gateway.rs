@@ -103,6 +103,7 @@ fn config(from: &mut Source<'_>, default_action: Action) -> Config {
         rate_max_bps: (b & 0x40 != 0).then_some(9_000_000),
         corrects_rate: b & 0x20 == 0,
         is_metered: false,
+        byte_budget: None,
         action: None,
         ack_filter: AckFilter::Auto,
         copies: if a & 0x20 != 0 { Copies::Off } else { Copies::Auto },

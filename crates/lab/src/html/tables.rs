@@ -169,6 +169,7 @@ pub(super) fn metrics(table: &Table) -> String {
         ("retransmitted_bytes", "sent again on the link, kB", 1e3),
         ("repaired_bytes", "of that taken for lost, kB", 1e3),
         ("early_bytes", "of that copies by an idle link, kB", 1e3),
+        ("spent_needless_bytes", "come twice, kB", 1e3),
         ("source_retransmits", "repetitions by the source", 1.0),
         ("return_bytes", "return traffic, kB", 1e3),
         ("ack_packets", "acknowledgements on the link", 1.0),

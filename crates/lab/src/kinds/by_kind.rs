@@ -3,6 +3,8 @@
 //! past it: `past_the_queue_bytes`, `past_the_queue_packets`. Of a run with more than split
 //! connections, and of the link by which the most has left.
 
+use std::collections::BTreeMap;
+
 use farlink_gateway::Kind;
 use serde_json::Value;
 
@@ -14,7 +16,8 @@ const FORWARDED_SHARE_MIN: f64 = 0.01;
 const PAST_SHARE_MIN: f64 = 0.01;
 
 /// `links`: all links of all gateways, as `farlink status --json` shows them.
-pub(crate) fn of_links<'a>(links: impl Iterator<Item = &'a Value>, measured: &mut Measured) {
+pub(crate) fn of_links<'a>(links: impl Iterator<Item = &'a Value> + Clone, measured: &mut Measured) {
+    of_spent(links.clone(), measured);
     let number =
         |link: &Value, kind: Kind, name: &str| link["carried"][kind.name()][name].as_f64().unwrap_or(0.0);
     let past = |link: &Value, name: &str| link[name].as_f64().unwrap_or(0.0);
@@ -50,6 +53,16 @@ pub(crate) fn of_links<'a>(links: impl Iterator<Item = &'a Value>, measured: &mu
             measured.metric(&format!("{name}_waited_max_ms"), number(link, kind, "waited_max_us") / 1e3);
         }
     }
+}
+
+/// What split TCP in all links together was for: `spent_payload_bytes` and so on.
+fn of_spent<'a>(links: impl Iterator<Item = &'a Value>, measured: &mut Measured) {
+    let mut sums = BTreeMap::new();
+    for (name, bytes) in links.filter_map(|link| link["spent"].as_object()).flatten() {
+        *sums.entry(format!("spent_{name}")).or_insert(0.0) += bytes.as_f64().unwrap_or(0.0);
+    }
+    let is_spent = sums.values().any(|bytes| *bytes > 0.0);
+    sums.iter().filter(|_| is_spent).for_each(|(name, bytes)| measured.metric(name, *bytes));
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ pub(crate) mod first;
 mod fragmenting;
 pub(crate) mod gauges;
 mod http;
+mod idle;
 mod kill;
 mod leftovers;
 mod many;
@@ -101,6 +102,7 @@ pub fn of(name: &str) -> Result<Box<dyn Kind>> {
         "emulator-accuracy" => Box::new(accuracy::AccuracyKind),
         "fragmenting-host" => Box::new(fragmenting::FragmentingKind),
         "http" => Box::new(http::HttpKind::default()),
+        "idle" => Box::new(idle::IdleKind),
         "kill" => Box::new(kill::KillKind),
         "memory-cap" => Box::new(memory_cap::MemoryCapKind),
         "never-worse" => Box::new(never_worse::NeverWorseKind),

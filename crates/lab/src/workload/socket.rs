@@ -198,6 +198,19 @@ pub fn fragment_packets(listener: &TcpListener) -> io::Result<()> {
     set_int(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, INTERFACE)
 }
 
+/// Asks the other end whether it lives: after so many seconds of silence, every so many, so many
+/// times.
+pub fn ask_peer(stream: &TcpStream, [idle_s, every_s, count]: [u32; 3]) -> io::Result<()> {
+    let fd = stream.as_raw_fd();
+    set_int(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)?;
+    for (name, value) in
+        [(libc::TCP_KEEPIDLE, idle_s), (libc::TCP_KEEPINTVL, every_s), (libc::TCP_KEEPCNT, count)]
+    {
+        set_int(fd, libc::IPPROTO_TCP, name, value as libc::c_int)?;
+    }
+    Ok(())
+}
+
 /// Closing sends a RST instead of a FIN.
 pub fn reset_on_close(stream: &TcpStream) -> io::Result<()> {
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };

@@ -98,7 +98,7 @@ impl Driver {
             journal.remove();
         }
         if let Some(file) = self.found.take() {
-            file.end(self.gateway.found(clock::now()));
+            file.end(super::found::Known::of(&self.gateway, clock::now()));
         }
         if let Some(log) = self.net.connection_log.take() {
             log.end_all(clock::now());

@@ -1,20 +1,24 @@
 //! What has been found of links, in a small file that outlives the process and the machine's
 //! restart: a few lines of JSON for each link, with the time at which it was found by the calendar.
 //!
-//! It is a first guess for the next run. So nothing depends on it: without the file, with one that
-//! is damaged, and on a full disk the gateway does as if nothing had been found, and says so once.
-//! A thread writes, seldom, into a new file that takes the old one's place.
+//! So is what has been carried for budgets of bytes.
+//!
+//! What is found is a first guess for the next run. So nothing depends on it: without the file,
+//! with one that is damaged, and on a full disk the gateway does as if nothing had been found, and
+//! says so once. A thread writes, seldom, into a new file that takes the old one's place.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use farlink_gateway::{Found, FoundRate};
+use farlink_gateway::{Found, FoundRate, Gateway};
 use farlink_wire::{Duration, Instant};
 use serde::{Deserialize, Serialize};
+
+use super::budgets::{self, Used};
+use super::calendar::now_s;
 
 /// How often it is looked whether something is new.
 const LOOK_EVERY: Duration = Duration::from_secs(300);
@@ -22,6 +26,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(300);
 const NEWS_PARTS: u64 = 16;
 /// or is confirmed so much later: it is no reason to write a flash memory every few minutes.
 const NEWS_SECONDS: u64 = 3_600;
+/// What is used of a budget is new when it has grown by more than this part (one over it).
+const USED_NEWS_PARTS: u64 = 64;
 /// No file is larger, bytes.
 const FILE_MAX: u64 = 256 << 10;
 /// How long the last writing may take.
@@ -37,6 +43,36 @@ const MODE: u32 = 0o640;
 struct Kept {
     version: u32,
     links: Vec<KeptLink>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    budgets: Vec<KeptUse>,
+}
+
+/// What has been carried for a budget in the period of this time, in seconds since 1970.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KeptUse {
+    name: String,
+    interface: String,
+    used_bytes: u64,
+    counted_at_s: u64,
+}
+
+impl KeptUse {
+    fn is_news_after(&self, before: &Self) -> bool {
+        (&self.name, &self.interface) != (&before.name, &before.interface)
+            || self.used_bytes.abs_diff(before.used_bytes) > before.used_bytes / USED_NEWS_PARTS
+            || (self.used_bytes != before.used_bytes
+                && self.counted_at_s.abs_diff(before.counted_at_s) > NEWS_SECONDS)
+    }
+}
+
+/// All that is to be kept.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Known {
+    /// What has been found of links.
+    pub found: Vec<Found>,
+    /// What has been carried for budgets.
+    pub used: Vec<Used>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,8 +122,21 @@ fn is_news(now: Option<KeptRate>, before: Option<KeptRate>) -> bool {
     }
 }
 
+impl Known {
+    /// What this gateway knows.
+    pub(super) fn of(gateway: &Gateway, now: Instant) -> Self {
+        Self { found: gateway.found(now), used: budgets::used(gateway) }
+    }
+}
+
 impl Kept {
-    fn of(found: Vec<Found>, now_s: u64) -> Self {
+    fn of(Known { found, used }: Known, now_s: u64) -> Self {
+        let budget = |used: Used| KeptUse {
+            name: used.link,
+            interface: used.interface,
+            used_bytes: used.bytes,
+            counted_at_s: used.counted_at_s,
+        };
         let link = |found: Found| KeptLink {
             name: found.link,
             interface: found.interface,
@@ -96,10 +145,14 @@ impl Kept {
             rtt_us: found.rtt.and_then(|rtt| u64::try_from(rtt.as_micros()).ok()),
             rate_in: found.rate_in.map(|rate| KeptRate::of(rate, now_s)),
         };
-        Self { version: VERSION, links: found.into_iter().map(link).collect() }
+        Self {
+            version: VERSION,
+            links: found.into_iter().map(link).collect(),
+            budgets: used.into_iter().map(budget).collect(),
+        }
     }
 
-    fn found(self, now_s: u64) -> Vec<Found> {
+    fn known(self, now_s: u64) -> Known {
         let link = |kept: KeptLink| Found {
             link: kept.name,
             interface: kept.interface,
@@ -108,7 +161,16 @@ impl Kept {
             rtt: kept.rtt_us.map(Duration::from_micros),
             rate_in: kept.rate_in.and_then(|rate| rate.read(now_s)),
         };
-        self.links.into_iter().map(link).collect()
+        let used = |kept: KeptUse| Used {
+            link: kept.name,
+            interface: kept.interface,
+            bytes: kept.used_bytes,
+            counted_at_s: kept.counted_at_s,
+        };
+        Known {
+            found: self.links.into_iter().map(link).collect(),
+            used: self.budgets.into_iter().map(used).collect(),
+        }
     }
 
     /// It is worth to be written where that was written last.
@@ -119,7 +181,10 @@ impl Kept {
                 || is_news(now.rate, before.rate)
                 || is_news(now.rate_in, before.rate_in)
         };
+        let is_used = |(now, before): (&KeptUse, &KeptUse)| now.is_news_after(before);
         self.links.len() != before.links.len()
+            || self.budgets.len() != before.budgets.len()
+            || self.budgets.iter().zip(&before.budgets).any(is_used)
             || self.links.iter().zip(&before.links).any(|(now, before)| differs(now, before))
     }
 
@@ -155,11 +220,6 @@ impl Kept {
     }
 }
 
-/// Seconds since 1970 by the calendar.
-fn now_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
-}
-
 /// The file, and the thread that writes it. It is started with the first writing.
 #[derive(Debug)]
 pub(super) struct FoundFile {
@@ -180,7 +240,7 @@ struct Writer {
 impl FoundFile {
     /// What an earlier run has left there, and how it goes on. A file that cannot be read says
     /// nothing.
-    pub(super) fn open(path: &Path, now: Instant) -> (Self, Vec<Found>) {
+    pub(super) fn open(path: &Path, now: Instant) -> (Self, Known) {
         let written = match Kept::read(path) {
             Ok(kept) => kept,
             Err(error) => {
@@ -191,12 +251,12 @@ impl FoundFile {
                         "what earlier runs have found of links cannot be read: it is found anew"
                     );
                 }
-                Kept { version: VERSION, links: Vec::new() }
+                Kept { version: VERSION, ..Kept::default() }
             }
         };
-        let found = written.clone().found(now_s());
+        let known = written.clone().known(now_s());
         let file = Self { path: path.to_owned(), written, look_at: now + LOOK_EVERY, writer: None };
-        (file, found)
+        (file, known)
     }
 
     /// When it is looked next whether something is new.
@@ -204,16 +264,16 @@ impl FoundFile {
         self.look_at
     }
 
-    /// Time may have come. `found`: what is known.
-    pub(super) fn attend(&mut self, now: Instant, found: impl FnOnce() -> Vec<Found>) {
+    /// Time may have come. `known`: all that is.
+    pub(super) fn attend(&mut self, now: Instant, known: impl FnOnce() -> Known) {
         if now >= self.look_at {
             self.look_at = now + LOOK_EVERY;
-            self.write(found());
+            self.write(known());
         }
     }
 
-    fn write(&mut self, found: Vec<Found>) {
-        let kept = Kept::of(found, now_s());
+    fn write(&mut self, known: Known) {
+        let kept = Kept::of(known, now_s());
         if !kept.is_news_after(&self.written) {
             return;
         }
@@ -227,8 +287,8 @@ impl FoundFile {
     }
 
     /// The last words, which are waited for, but not for long.
-    pub(super) fn end(mut self, found: Vec<Found>) {
-        self.write(found);
+    pub(super) fn end(mut self, known: Known) {
+        self.write(known);
         if let Some(Writer { orders, ended }) = self.writer.take() {
             drop(orders);
             let _ = ended.recv_timeout(END_MAX);
@@ -282,6 +342,14 @@ mod tests {
         Some(FoundRate { bps, age: Duration::from_secs(age_s) })
     }
 
+    fn all() -> Known {
+        Known { found: found(), used: vec![used(5_000_000)] }
+    }
+
+    fn used(bytes: u64) -> Used {
+        Used { link: "geo".into(), interface: "sat0".into(), bytes, counted_at_s: NOW_S }
+    }
+
     fn found() -> Vec<Found> {
         let geo = Found {
             link: "geo".into(),
@@ -300,12 +368,13 @@ mod tests {
     fn what_is_written_is_read_again_and_is_older_by_then() {
         let directory = directory("again");
         let path = directory.join("deeper").join("found.json");
-        Kept::of(found(), NOW_S).write(&path).unwrap();
+        Kept::of(all(), NOW_S).write(&path).unwrap();
         let read = Kept::read(&path).unwrap();
-        assert_eq!(read.clone().found(NOW_S), found());
-        let later = read.clone().found(NOW_S + 100);
+        assert_eq!(read.clone().known(NOW_S).found, found());
+        assert_eq!(read.clone().known(NOW_S).used, [used(5_000_000)]);
+        let later = read.clone().known(NOW_S + 100).found;
         assert_eq!((later[0].rate, later[1].rate_in), (rate(7_960_000, 160), rate(32_000, 7_300)));
-        let set_back = read.found(NOW_S - 61);
+        let set_back = read.known(NOW_S - 61).found;
         assert_eq!((set_back[0].rate, set_back[1].rate_in), (None, rate(32_000, 7_139)));
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "no other file is left");
         fs::remove_dir_all(directory).unwrap();
@@ -316,19 +385,20 @@ mod tests {
         let directory = directory("damaged");
         fs::create_dir_all(&directory).unwrap();
         let path = directory.join("found.json");
-        let whole = serde_json::to_string(&Kept::of(found(), NOW_S)).unwrap();
+        let whole = serde_json::to_string(&Kept::of(all(), NOW_S)).unwrap();
         let other = whole.replace("\"version\":1", "\"version\":2");
         let half = whole[..whole.len() / 2].to_owned();
         for text in ["", "{}", "[1]", "\u{0}\u{0}", &half, &other, &"x".repeat(1 << 20)] {
             fs::write(&path, text).unwrap();
             let (file, found) = FoundFile::open(&path, Instant::ZERO);
-            assert!(found.is_empty() && file.written.links.is_empty(), "{text:.40}");
+            assert!(found.found.is_empty() && file.written.links.is_empty(), "{text:.40}");
         }
         fs::write(&path, [0xff, 0xfe, 0x00]).unwrap();
-        assert!(FoundFile::open(&path, Instant::ZERO).1.is_empty());
+        let is_silent = |path: &Path| FoundFile::open(path, Instant::ZERO).1.found.is_empty();
+        assert!(is_silent(&path));
         fs::remove_dir_all(&directory).unwrap();
-        assert!(FoundFile::open(&path, Instant::ZERO).1.is_empty());
-        assert!(FoundFile::open(&std::env::temp_dir(), Instant::ZERO).1.is_empty(), "a directory");
+        assert!(is_silent(&path));
+        assert!(is_silent(&std::env::temp_dir()), "a directory");
     }
 
     #[test]
@@ -337,21 +407,21 @@ mod tests {
         let path = directory.join("found.json");
         let (mut file, _) = FoundFile::open(&path, Instant::ZERO);
         file.attend(Instant::ZERO, || unreachable!("it is not time"));
-        file.attend(file.due(), Vec::new);
+        file.attend(file.due(), Known::default);
         assert!(file.writer.is_none(), "there is nothing to say");
-        file.attend(file.due(), found);
-        file.end(found());
-        let read = |path: &Path| Kept::read(path).unwrap().found(now_s());
+        file.attend(file.due(), all);
+        file.end(all());
+        let read = |path: &Path| Kept::read(path).unwrap().known(now_s()).found;
         assert_eq!(read(&path)[0].rate.unwrap().bps, 7_960_000);
         // What is forgotten is forgotten there, too.
         let (file, known) = FoundFile::open(&path, Instant::ZERO);
-        assert_eq!(known.len(), 2);
-        file.end(Vec::new());
+        assert_eq!((known.found.len(), known.used.len()), (2, 1));
+        file.end(Known::default());
         assert_eq!(read(&path), []);
         // There is no room, or no right.
         fs::remove_dir_all(&directory).unwrap();
         fs::write(&directory, "a file in the place of the directory").unwrap();
-        FoundFile::open(&path, Instant::ZERO).0.end(found());
+        FoundFile::open(&path, Instant::ZERO).0.end(all());
         fs::remove_file(&directory).unwrap();
     }
 
@@ -359,13 +429,22 @@ mod tests {
     fn little_is_no_news() {
         let kept = |bps, age_s| {
             let found = Found { link: "geo".into(), rate: rate(bps, age_s), ..Found::default() };
-            Kept::of(vec![found], NOW_S)
+            Kept::of(Known { found: vec![found], used: Vec::new() }, NOW_S)
         };
         let before = kept(8_000_000, 4_000);
         assert!(!kept(8_000_000, 4_000).is_news_after(&before));
         assert!(!kept(8_400_000, 500).is_news_after(&before));
         assert!(kept(8_600_000, 4_000).is_news_after(&before));
         assert!(kept(8_000_000, 300).is_news_after(&before));
-        assert!(Kept::of(Vec::new(), NOW_S).is_news_after(&before));
+        assert!(Kept::of(Known::default(), NOW_S).is_news_after(&before));
+        let of_use = |bytes, after_s| {
+            let used = Used { counted_at_s: NOW_S + after_s, ..used(bytes) };
+            Kept::of(Known { found: Vec::new(), used: vec![used] }, NOW_S)
+        };
+        let before = of_use(64_000, 0);
+        assert!(!of_use(65_000, 300).is_news_after(&before));
+        assert!(of_use(65_001, 300).is_news_after(&before));
+        assert!(of_use(64_001, 4_000).is_news_after(&before));
+        assert!(!of_use(64_000, 4_000).is_news_after(&before), "nothing was carried");
     }
 }

@@ -204,6 +204,21 @@ impl LinuxNetwork {
         }
     }
 
+    /// What an interface has received, and sent. One that others stand on counts theirs, too.
+    fn carried_by(&mut self, iface: IfaceId) -> Option<[Sent; 2]> {
+        let index = self.port(iface)?.index.filter(|index| !self.parents.values().any(|of| of == index))?;
+        match self.counting.link_carried(index) {
+            Ok(carried) => {
+                carried.map(|counts| counts.map(|Count { packets, bytes }| Sent { packets, bytes }))
+            }
+            Err(error) => {
+                // It is going, and the driver soon hears of that.
+                tracing::debug!(%error, index, "the counters of an interface cannot be read");
+                None
+            }
+        }
+    }
+
     /// What has been counted.
     pub(crate) fn counters(&self) -> Counters {
         let (connections_logged, connections_unlogged) =
@@ -248,15 +263,11 @@ impl Network for LinuxNetwork {
     }
 
     fn sent_by(&mut self, iface: IfaceId) -> Option<Sent> {
-        let index = self.port(iface)?.index.filter(|index| !self.parents.values().any(|of| of == index))?;
-        match self.counting.link_sent(index) {
-            Ok(sent) => sent.map(|Count { packets, bytes }| Sent { packets, bytes }),
-            Err(error) => {
-                // It is going, and the driver soon hears of that.
-                tracing::debug!(%error, index, "the counters of an interface cannot be read");
-                None
-            }
-        }
+        self.carried_by(iface).map(|[_, sent]| sent)
+    }
+
+    fn received_by(&mut self, iface: IfaceId) -> Option<Sent> {
+        self.carried_by(iface).map(|[received, _]| received)
     }
 
     fn journal(&mut self, slot: u32, record: Option<&Record>) {

@@ -123,21 +123,27 @@ fn ifinfomsg(index: u32, flags: u32, change: u32) -> [u8; IFINFOMSG_BYTES] {
 }
 
 impl Socket {
-    /// What an interface has sent since it is there: packets and bytes, with its own headers. Asks
-    /// for nothing else, so that it can be asked often (RTM_GETSTATS, Linux 4.7).
+    /// What an interface has sent since it is there: packets and bytes, with its own headers.
     pub fn link_sent(&mut self, index: u32) -> Result<Option<Count>> {
+        Ok(self.link_carried(index)?.map(|[_, sent]| sent))
+    }
+
+    /// What an interface has received since it is there, and sent. Asks for nothing else, so that
+    /// it can be asked often (RTM_GETSTATS, Linux 4.7).
+    pub fn link_carried(&mut self, index: u32) -> Result<Option<[Count; 2]>> {
         // struct if_stats_msg: the family and padding, the number, which statistics.
         let mut body = [0; IF_STATS_MSG_BYTES];
         body[4..8].copy_from_slice(&index.to_ne_bytes());
         body[8..12].copy_from_slice(&(1_u32 << (IFLA_STATS_LINK_64 - 1)).to_ne_bytes());
-        let mut sent = None;
-        self.query(Message::new(RTM_GETSTATS, 0, &body), "asking what an interface has sent", |answer| {
+        let mut carried = None;
+        self.query(Message::new(RTM_GETSTATS, 0, &body), "asking what an interface has carried", |answer| {
             let all = answer.split(IF_STATS_MSG_BYTES).and_then(|(_, a)| a.find(IFLA_STATS_LINK_64));
-            // struct rtnl_link_stats64: the second counter is tx_packets, the fourth tx_bytes.
+            // struct rtnl_link_stats64: rx_packets, tx_packets, rx_bytes, tx_bytes.
             let at = |at: usize| Some(u64::from_ne_bytes(*all?.get(at..)?.first_chunk()?));
-            sent = at(8).zip(at(24)).map(|(packets, bytes)| Count { packets, bytes });
+            let count = |of: usize| Some(Count { packets: at(of)?, bytes: at(of + 16)? });
+            carried = count(0).zip(count(8)).map(|(received, sent)| [received, sent]);
         })?;
-        Ok(sent)
+        Ok(carried)
     }
 
     /// All interfaces of the namespace.

@@ -402,6 +402,7 @@ fn interface(port: usize, plan: &HostilePlan, is_link: bool) -> Interface {
             rate_max_bps: None,
             corrects_rate: true,
             is_metered: false,
+            byte_budget: None,
             action: None,
             ack_filter: AckFilter::On,
             copies: Copies::Auto,
