@@ -91,7 +91,7 @@ fn example_switched_on() -> String {
     .collect()
 }
 
-fn settings(text: &str) -> Result<Settings, ConfigError> {
+pub(super) fn settings(text: &str) -> Result<Settings, ConfigError> {
     settings_with(text, &Quick::default())
 }
 
@@ -101,7 +101,7 @@ fn settings_with(text: &str, quick: &Quick) -> Result<Settings, ConfigError> {
     build(&file, source, quick)
 }
 
-fn refused(text: &str) -> String {
+pub(super) fn refused(text: &str) -> String {
     settings(text).expect_err(text).to_string()
 }
 
@@ -680,26 +680,4 @@ fn a_metered_link_gets_no_copies() {
     );
     let wrong = refused("[[link]]\ninterface='sat0'\nmetered=true\nearly_repetition='auto'");
     assert!(wrong.contains("4:18") && wrong.contains("allowed: `\"off\"`"), "{wrong}");
-}
-
-#[test]
-fn a_budget_is_a_size_and_a_period() {
-    let of = |text: &str| {
-        let settings = settings(&format!("[[link]]\ninterface='sat0'\nbudget='{text}'")).unwrap();
-        let budget = settings.gateway.interfaces.iter().find_map(|i| i.link.as_ref()?.byte_budget).unwrap();
-        (budget.bytes, budget.period.name())
-    };
-    assert_eq!(of("20 GB/month"), (20_000_000_000, "month"));
-    assert_eq!(of("500MiB / day"), (500 << 20, "day"));
-    assert_eq!(of("1.5 TB/week"), (1_500_000_000_000, "week"));
-    for (wrong, said) in [
-        ("20 GB", "does not say for how long"),
-        ("20 GB/year", "`year` is no period"),
-        ("20/month", "unit"),
-        ("0 B/day", "is no budget"),
-        ("/day", "3:8"),
-    ] {
-        let refused = refused(&format!("[[link]]\ninterface='sat0'\nbudget='{wrong}'"));
-        assert!(refused.contains(said) && refused.contains("allowed: a size"), "{refused}");
-    }
 }

@@ -96,6 +96,7 @@ impl<'de, U: Unit, const MIN: u64, const MAX: u64> Deserialize<'de> for In<U, MI
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::tests::{refused, settings};
 
     #[derive(serde::Deserialize, Debug)]
     struct Keys {
@@ -129,6 +130,29 @@ mod tests {
         ] {
             let said = toml::from_str::<Keys>(text).unwrap_err().to_string();
             assert!(said.contains(wrong), "{text}: {said}");
+        }
+    }
+
+    #[test]
+    fn a_budget_is_a_size_and_a_period() {
+        let of = |text: &str| {
+            let settings = settings(&format!("[[link]]\ninterface='sat0'\nbudget='{text}'")).unwrap();
+            let budget =
+                settings.gateway.interfaces.iter().find_map(|i| i.link.as_ref()?.byte_budget).unwrap();
+            (budget.bytes, budget.period.name())
+        };
+        assert_eq!(of("20 GB/month"), (20_000_000_000, "month"));
+        assert_eq!(of("500MiB / day"), (500 << 20, "day"));
+        assert_eq!(of("1.5 TB/week"), (1_500_000_000_000, "week"));
+        for (wrong, said) in [
+            ("20 GB", "does not say for how long"),
+            ("20 GB/year", "`year` is no period"),
+            ("20/month", "unit"),
+            ("0 B/day", "is no budget"),
+            ("/day", "3:8"),
+        ] {
+            let refused = refused(&format!("[[link]]\ninterface='sat0'\nbudget='{wrong}'"));
+            assert!(refused.contains(said) && refused.contains("allowed: a size"), "{refused}");
         }
     }
 }

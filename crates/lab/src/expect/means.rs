@@ -94,7 +94,7 @@ pub(super) fn compared(
 /// less one, by the first terms of its expansion in their reciprocal (Abramowitz and Stegun
 /// 26.7.5).
 fn standard_errors(runs: usize) -> f64 {
-    if runs < 2 || runs >= ALL_RUNS {
+    if !(2..ALL_RUNS).contains(&runs) {
         return STANDARD_ERRORS;
     }
     let n = (runs - 1) as f64;
