@@ -29,6 +29,10 @@ pub fn covered(rto_min: Duration) -> Duration {
 /// A way back that is so many times slower is starved (`ack_ration.rs`).
 const STARVED_TIMES: u64 = 5;
 
+/// A timer waits longer by this part (one over it): people declare what their contract says, which
+/// is 20 % more than the line carries.
+const DECLARED_TOO_HIGH_PARTS: u32 = 5;
+
 /// How long packets take on a link, as far as its rates are known. Each sender has one, so it is
 /// small. The default is a link of which nothing is known: packets take no time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -75,7 +79,8 @@ impl PacketTime {
     /// which packets take no time.
     #[must_use]
     pub fn of_answer(self, payload_bytes: u64) -> Duration {
-        self.of_segment(payload_bytes) + Duration::from_micros(self.beside_us.into())
+        let answer = self.of_segment(payload_bytes) + Duration::from_micros(self.beside_us.into());
+        answer + answer / DECLARED_TOO_HIGH_PARTS
     }
 }
 
@@ -114,9 +119,9 @@ mod tests {
 
     #[test]
     fn a_packet_takes_seconds_on_a_slow_line_and_nothing_on_a_fast_one() {
-        assert_eq!((ms(2_400, false), ms(2_400, true)), (10_266, 25_266));
+        assert_eq!((ms(2_400, false), ms(2_400, true)), (12_319, 30_319));
         assert_eq!((ms(8_000_000, false), ms(40_000_000_000, true)), (3, 0));
-        assert_eq!(ms(300, false), 82_133);
+        assert_eq!(ms(300, false), 98_559);
         assert_eq!(PacketTime::new((None, Some(0)), 20, true), PacketTime::default());
         let unknown = PacketTime::default();
         assert_eq!((unknown.of_segment(1_448), unknown.of_answer(1_448)), (Duration::ZERO, Duration::ZERO));
