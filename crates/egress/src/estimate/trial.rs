@@ -218,8 +218,8 @@ impl Trial {
         if of_it().count() < BEFORE_MIN || takes > slow.max(TRAIN_MAX) || takes > TRAIN_SLOW_MAX {
             return;
         }
-        // Its last packet leaves on time, or a little later.
-        let takes = takes + time_of(PACKET_BYTES, bps) / 2;
+        // The last one of a few packets leaves on time, or a little later.
+        let takes = if takes == packets { takes + time_of(PACKET_BYTES, bps) / 2 } else { takes };
         self.train = Some(Train {
             begun: now,
             until: now + takes,
