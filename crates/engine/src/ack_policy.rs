@@ -165,7 +165,7 @@ impl AckPolicy {
             (Self::Gateway(interval) | Self::Beginning(interval), News::InOrder) => Owed::By(now + interval),
             // Copies come in two bursts, a part of a round trip apart.
             (Self::Gateway(interval) | Self::Beginning(interval), News::Nothing) => {
-                Owed::By(now + interval * 2)
+                Owed::By(now + interval / 2 * 3)
             }
         }
     }
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(owed(gateway, News::InOrder, true, None), Owed::By(now + wait));
         assert_eq!(owed(gateway, News::AtGap, true, None), Owed::By(now + wait / 4));
         assert_eq!(owed(gateway, News::NewGap, false, None), Owed::Now);
-        assert_eq!(owed(gateway, News::Nothing, true, None), Owed::By(now + wait * 2));
+        assert_eq!(owed(gateway, News::Nothing, true, None), Owed::By(now + wait / 2 * 3));
         let begins = gateway.at_beginning();
         assert_eq!(owed(begins, News::InOrder, true, None), Owed::Now, "an initial window is full");
         assert_eq!(owed(begins, News::InOrder, false, None), Owed::By(now + wait));
