@@ -198,7 +198,10 @@ impl Split<'_> {
         // What is said of bytes that were never sent from here is hearsay, in a gateway's message,
         // too.
         let ack = if *kind == AckKind::Certain { s.ack } else { s.ack.min(towards.tx.snd_nxt()) };
-        towards.hear_far(ack, told.as_ref(), heard);
+        // A doubtful acknowledgement is not the far host's word: what is held stays unacknowledged.
+        if told.is_some() || !matches!(kind, AckKind::Doubtful { .. }) {
+            towards.hear_far(ack, told.as_ref(), heard);
+        }
         let Some(told) = told else { return (ArrayVec::new(), None) };
         let twice_bytes = told.twice_bytes.map_or(0, |bytes| towards.tx.hear_twice(bytes));
         count_needless(cx, leg.out, &mut towards.tx, twice_bytes);
