@@ -173,16 +173,17 @@ fn delay_and_rate_are_what_was_asked_for() {
         assert!(error.p50_ns > -20_000, "{error:?}");
     }
     emulator.set(&[("queue_bytes".to_owned(), "100000".to_owned())]).unwrap();
-    // A sender that the machine holds up leaves the line idle for a moment, which is not the line's
-    // fault: so several tries.
+    // A sender that the machine holds up leaves the line idle for a moment, and a receiver that it
+    // holds up at the beginning reads faster for a moment. Neither is the line's fault: so several
+    // tries.
     let mut attempts = 0;
     eventually("the rate is within 1 %", || {
         attempts += 1;
         let length = Duration::from_millis(500);
         let measured = rate(&wire.left.0, &wire.right.0, ip("10.5.0.2"), 1000, 30e6, length).unwrap();
         say(&format!("rate: {measured:.0} bit/s of 20000000"));
-        assert!(measured < 20e6 * 1.01 && attempts <= 8, "{measured}");
-        measured > 20e6 * 0.99
+        assert!(attempts <= 8, "{measured}");
+        measured > 20e6 * 0.99 && measured < 20e6 * 1.01
     });
     let [there, back] = emulator.stats().unwrap();
     assert!(there.channel.dropped_queue > 0 && there.queue_bytes <= 100_000, "{there:?}");
