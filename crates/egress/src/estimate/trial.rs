@@ -124,8 +124,8 @@ struct Train {
 }
 
 impl Train {
-    /// Packets that left so long after its begin tell of it, and no later ones.
-    fn tells_for(&self) -> Duration {
+    /// Reports of packets that left within this time of its begin count for it.
+    fn report_window(&self) -> Duration {
         let lasts = self.until.since(self.begun);
         if self.known_bps > self.declared_bps {
             lasts / 100 * TOLD_FASTER_PERCENT
@@ -145,7 +145,7 @@ pub(super) struct Trial {
     vain: Duration,
     /// What the last two that have found something have found, bits per second.
     found_bps: [u64; 2],
-    /// A faster train than the first says nothing: there is not enough to send, or to tell of it.
+    /// A faster train than the first shows nothing: too little data, or too few reports.
     is_short: bool,
     /// Trains in a row that say nothing.
     open: u32,
@@ -248,8 +248,8 @@ impl Trial {
         let Some(train) = &mut self.train else { return };
         let lasts = train.until.since(train.begun);
         let after = told.sent_at.since(train.begun);
-        let tells = told.by == train.by && after >= lasts / 2 && after <= train.tells_for();
-        let Some(total_bytes) = told.total_bytes.filter(|_| tells && told.sent_at > train.begun) else {
+        let counts = told.by == train.by && after >= lasts / 2 && after <= train.report_window();
+        let Some(total_bytes) = told.total_bytes.filter(|_| counts && told.sent_at > train.begun) else {
             return;
         };
         let later_us = told.delay_us.wrapping_sub(train.delay_us) as i32;
@@ -289,7 +289,7 @@ impl Trial {
         let is_more = has_more && mean_bps >= u128::from(known_bps / 100 * MEAN_PERCENT);
         if (train.reports < needs || has_more && !is_more) && self.open < OPEN_MAX {
             (self.open, self.next_at) = (self.open + 1, now + AGAIN);
-            self.is_short |= self.found_bps[0] > 0 && train.tells_for() * 2 < train.apart;
+            self.is_short |= self.found_bps[0] > 0 && train.report_window() * 2 < train.apart;
             return stands;
         }
         self.open = 0;
