@@ -5,6 +5,15 @@ use crate::script::{Host, Script};
 use farlink_gateway::config::{Copies, LegConfig, Link};
 use farlink_wire::Duration;
 
+/// A handshake with a gateway at the other end of the link, which has not said anything since.
+pub const BETWEEN_GATEWAYS: &str = "a > S 0 win 65535 <mss 1460,sackOK,ws 7>
+     b < S 0 <flsyn>
+     b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7,flsynack>
+     a < S. 0 ack 1
+     a > . 1 ack 1
+     ~1
+     drop";
+
 /// The link towards b has 8 Mbit/s and 500 ms; the script plays the gateway at its other end.
 fn script() -> Script {
     script_with(Copies::Auto)
@@ -22,15 +31,9 @@ fn script_with(copies: Copies) -> Script {
             ..Link::default()
         });
     });
+    t.play(BETWEEN_GATEWAYS);
     t.play(
-        "a > S 0 win 65535 <mss 1460,sackOK,ws 7>
-         b < S 0 <flsyn>
-         b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7,flsynack>
-         a < S. 0 ack 1
-         a > . 1 ack 1
-         ~1
-         drop
-         b > . 1 ack 1 win 65535 <fl 1 1024>
+        "b > . 1 ack 1 win 65535 <fl 1 1024>
          drop",
     );
     t

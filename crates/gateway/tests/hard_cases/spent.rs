@@ -4,6 +4,7 @@ use farlink_gateway::config::{ByteBudget, Copies, LegConfig, Link, Period};
 use farlink_gateway::{LinkStatus, Spent};
 use farlink_wire::Duration;
 
+use crate::early::BETWEEN_GATEWAYS;
 use crate::script::{Host, Script, Setup};
 
 /// A link of 8 Mbit/s and 500 ms without copies.
@@ -68,15 +69,9 @@ fn payload_repetitions_headers_and_acknowledgements_are_told_apart() {
 #[test]
 fn a_gateway_tells_what_has_come_twice() {
     let mut t = script(|_| {});
+    t.play(BETWEEN_GATEWAYS);
     t.play(
-        "a > S 0 win 65535 <mss 1460,sackOK,ws 7>
-         b < S 0 <flsyn>
-         b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7,flsynack>
-         a < S. 0 ack 1
-         a > . 1 ack 1
-         ~1
-         drop
-         b > . 1 ack 1 win 65535 <flraw 53 320400>
+        "b > . 1 ack 1 win 65535 <flraw 53 320400>
          a > P. 1:101 ack 1
          ~5s
          drop
@@ -128,15 +123,9 @@ fn with_budget(bytes: u64) -> Script {
         let leg = LegConfig { cc: farlink_cc::Kind::FixedRate, ..LegConfig::default() };
         s.link = Some(Link { copies: Copies::Auto, byte_budget, leg, ..link() });
     });
+    t.play(BETWEEN_GATEWAYS);
     t.play(
-        "a > S 0 win 65535 <mss 1460,sackOK,ws 7>
-         b < S 0 <flsyn>
-         b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7,flsynack>
-         a < S. 0 ack 1
-         a > . 1 ack 1
-         ~1
-         drop
-         b > . 1 ack 1 win 65535 <fl 1 1024>
+        "b > . 1 ack 1 win 65535 <fl 1 1024>
          drop",
     );
     t
