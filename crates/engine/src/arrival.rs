@@ -320,7 +320,7 @@ impl Split<'_> {
         // `hear` has just looked at this very segment.
         let marked = downstream.is_speaking();
         let upstream = self.legs.get(from.other()).peer;
-        let far_delay = self.far_told_after(cx, from.other());
+        let far_delay = self.far_told_after(self.ack_policy(cx, from.other()).longest(), from.other());
         let answers = self.answers_question(cx, from, s);
         let r = &mut *self.relays;
         let towards = r.get_mut(from.other());

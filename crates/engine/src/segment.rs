@@ -184,8 +184,13 @@ impl Split<'_> {
         let told = relay.rx.told_edge.filter(|_| self.legs.get(to).peer.is_speaking());
         let before = told.unwrap_or(relay.rx.edge());
         let left = before.diff(relay.rcv_nxt()).max(0).unsigned_abs();
+        let is_much = |shown: u32| left > shown / 2;
+        // Each packet asks, and as a rule this answers.
+        if is_much(relay.rx.window_shown_max()) {
+            return false;
+        }
         let shown = relay.rx.window_shown_max().min(self.held_limit(cx, to));
-        if left > shown / 2 {
+        if is_much(shown) {
             return false;
         }
         let ack = self.ack_for(to);
@@ -365,7 +370,7 @@ impl Split<'_> {
             told_window: self.told_window(cx, to, ack, edge),
             soft_window: self.soft_window(cx, to, ack),
             told_delay,
-            far_delay: self.far_told_after(cx, to),
+            far_delay: self.far_told_after(told_delay, to),
             far: inbound.far_acked(),
             arrived,
             advert: self.advert_to_tell(cx, to, pure),

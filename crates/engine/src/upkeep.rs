@@ -144,7 +144,7 @@ impl Split<'_> {
     /// When what is held for a host is given up because its link stays away.
     fn gives_up_link_at(&self, config: &Config, links: &Links, to: Side) -> Option<Instant> {
         let is_busy = self.relays.get(to.other()).is_busy() && !self.relays.is_reset();
-        self.outage_ends_at(config, links, to).filter(|_| is_busy)
+        if is_busy { self.outage_ends_at(config, links, to) } else { None }
     }
 
     /// When a source is let go whose FIN its destination has not acknowledged. Where nothing is

@@ -55,10 +55,10 @@ impl Sender {
         let of_old_way = self.flight.is_of_old_way(newest_at);
         let of_old_phase = self.flight.is_of_old_phase(newest_at);
         self.measure(now, &acked, advanced, of_old_way || of_old_phase);
-        let min_rtt = self.flight.soonest().min(self.flight.rtt().soonest_of_all());
         // An answer that comes sooner than any before was to an earlier transmission (RFC 8985 6.2
         // step 2). All before may have waited: then nothing would ever be learned of repetitions.
-        let known = acked.newest.filter(|(sent_at, _, again)| !again || now.since(*sent_at) >= min_rtt);
+        let soonest = || self.flight.soonest().min(self.flight.rtt().soonest_of_all());
+        let known = acked.newest.filter(|(sent_at, _, again)| !again || now.since(*sent_at) >= soonest());
         let again = acked.newest.is_some_and(|(.., again)| again);
         happened.note_newest(known, again, acked.large_sent_at);
         let mut sample = self.flight.sample_rate(now, &acked);

@@ -436,7 +436,8 @@ impl Flight {
             self.rtt.reset_backoff();
         }
         let min_rtt = self.rtt.min_rtt();
-        self.rack.update(now, acked, self.soonest());
+        let is_again = acked.newest.is_some_and(|(.., again)| again);
+        self.rack.update(now, acked, if is_again { self.soonest() } else { Duration::ZERO });
         if self.gateway {
             self.rack.measure_reordering(now, acked, min_rtt, self.rtt.srtt_or_default());
         }

@@ -94,10 +94,10 @@ impl Sender {
         if self.governor.held_until(self.snd_nxt()).is_some_and(|until| now < until) {
             return true;
         }
-        let is_prompt = self.answers_late_by().is_zero();
-        let is_near = is_prompt && self.rtt().srtt().is_some_and(AckPolicy::is_near);
+        let is_near =
+            || self.rtt().srtt().is_some_and(AckPolicy::is_near) && self.answers_late_by().is_zero();
         let expected = || self.answer_expected(self.flight.progress_at()).zip(self.lateness.bound());
-        self.silence.expected.is_clocked && is_near && expected().is_some_and(|(at, late)| now > at + late)
+        self.silence.expected.is_clocked && is_near() && expected().is_some_and(|(at, late)| now > at + late)
     }
 }
 
