@@ -82,6 +82,7 @@ mod recovery;
 mod regulator;
 mod relay;
 mod relays;
+mod reopened;
 mod report;
 mod retune;
 pub mod room;

@@ -64,7 +64,7 @@ impl Split<'_> {
     /// The round trip of the leg towards a host, declared or measured. The shortest one counts:
     /// where little is sent, the only sample may have waited for a link. A gateway is at the other
     /// end of the link, so what is known of that stands for what nobody has measured yet.
-    fn leg_rtt(&self, cx: &Cx<'_>, to: Side) -> Option<Duration> {
+    pub(crate) fn leg_rtt(&self, cx: &Cx<'_>, to: Side) -> Option<Duration> {
         let leg = self.legs.get(to);
         let link = cx.links.get(leg.out);
         let measured = || {

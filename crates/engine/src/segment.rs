@@ -383,6 +383,7 @@ impl Split<'_> {
     /// What has been told is remembered.
     fn note_told(&mut self, cx: &mut Cx<'_>, to: Side, word: &Word, message: Option<&Message>) {
         let (src, dst) = (self.legs.get(to.other()), self.legs.get(to));
+        let rtt = self.leg_rtt(cx, to).unwrap_or_default();
         let r = &mut *self.relays;
         let inbound = r.get_mut(to);
         inbound.forget_notices(word.ack);
@@ -397,6 +398,7 @@ impl Split<'_> {
         if word.edge.after(rx.edge()) {
             cx.links.promise(cx.now, src.out, word.edge.since(rx.edge()));
         }
+        let before = rx.told_edge.unwrap_or(rx.edge());
         rx.on_ack_sent(word.ack, word.edge, u32::from(word.window) << src.window_scale);
         if let Some(far) = message.and_then(|m| m.far_ack) {
             rx.far_told = Some(far);
@@ -422,6 +424,10 @@ impl Split<'_> {
         rx.set_ack_held_back(rx.rcv_nxt(&inbound.buffer).after(word.ack));
         if dst.peer.is_heard() && inbound.buffer.is_empty() && rx.far_told != Some(word.far) {
             rx.owe_by(cx.now + word.far_delay);
+        }
+        if word.pure && dst.peer.is_speaking() {
+            let (next, edge) = (rx.rcv_nxt(&inbound.buffer), rx.told_edge.unwrap_or(rx.edge()));
+            rx.note_opened(cx.now, next, (before, edge), rtt);
         }
         if word.said.sum_later {
             rx.owe_by(cx.now + word.told_delay);
