@@ -75,11 +75,12 @@ impl Bed {
         }
     }
 
-    /// The source writes so many segments of 1,000 bytes.
-    fn write(&mut self, segments: u32, port: &str) {
-        for _ in 0..segments {
-            let (from, to) = (self.sent, self.sent + 1_000);
-            self.play(&format!("a > . {from}:{to} ack 1 {port}\n ~2"));
+    /// The source writes so many kilobytes, in full segments.
+    fn write(&mut self, kilobytes: u32, port: &str) {
+        let end = self.sent + kilobytes * 1_000;
+        while self.sent < end {
+            let (from, to) = (self.sent, end.min(self.sent + 1_460));
+            self.play(&format!("a > . {from}:{to} ack 1 {port}\n ~3"));
             self.sent = to;
         }
         self.play("~60");
@@ -123,7 +124,7 @@ fn a_copy_of_what_was_sent_finds_out_whether_they_are_taken() {
 /// 9.6 kbit/s bring 18 acknowledgements of 40 bytes in a round trip and 100 ms.
 #[test]
 fn beside_the_copy_few_packets_leave_where_acknowledgements_are_slow() {
-    let end = 1_001 + 18 * 1_460;
+    let end = 1 + 18 * 1_460;
     let mut bed = Bed::over(Oversize::Auto, 9_600, SendAhead::Off);
     bed.write(40, "");
     assert_eq!((bed.oversized(), bed.end), (1, end));
@@ -193,12 +194,12 @@ fn who_takes_none_any_more_gets_packets_after_the_first_loss() {
     bed.open("{port 5000}");
     bed.write(40, "{port 5000}");
     let large = bed.oversized();
-    assert!(large >= 1 && bed.whole == [(1, 1_001)], "{:?}", bed.whole);
-    bed.play("~300\n b > . 1 ack 1001 win 60000 {port 5000}\n ~650");
+    assert!(large >= 1 && bed.whole == [(1, 1_461)], "{:?}", bed.whole);
+    bed.play("~300\n b > . 1 ack 1461 win 60000 {port 5000}\n ~650");
     assert_eq!(bed.oversized(), large, "they are waited for: a way back of 32 kbit/s is slow");
     bed.forget();
     bed.play("~400");
-    assert!(bed.whole.iter().any(|(from, to)| *from == 1_001 && to - from <= 1_460), "{:?}", bed.whole);
+    assert!(bed.whole.iter().any(|(from, to)| *from == 1_461 && to - from <= 1_460), "{:?}", bed.whole);
     // All that was under way comes in packets, and a copy asks whether it was chance.
     assert_eq!(bed.fragments, [(0, 1_480), (1_480, 2_940)]);
     bed.forget();
