@@ -42,6 +42,11 @@ const PACKETS_ASKED_MAX: u32 = 1_000;
 /// or as often as the way back has room for: if large ones do not arrive any more, it does, and
 /// tells. The host acknowledges it with the large one that follows.
 const PACKET_EVERY: Duration = Duration::from_millis(200);
+/// To a host of which nothing is known so many packets go first.
+const PACKETS_FIRST: u32 = 2;
+/// What follows them in packets of this size needs no error: IPv6 has no narrower way, and tunnels
+/// are none either.
+pub(crate) const SAFE_PACKET_BYTES: u32 = 1280;
 /// Fragments without DF are cut by a router that is too narrow, and nobody hears of it. So a packet
 /// with it goes so often.
 const WHOLE_EVERY: Duration = Duration::from_secs(1);
@@ -78,6 +83,33 @@ impl Split<'_> {
             payload = window / window.div_ceil(payload.max(1));
         }
         (payload > self.hosts().segment_payload(to)).then_some(payload)
+    }
+
+    /// Where the way back is slow, and nothing is known of the host: no more than a few packets are of
+    /// full size until one has arrived. A router further on that takes none answers each of them, and
+    /// all errors stand before the acknowledgements. `None`: they may be.
+    pub(crate) fn first_payload(&self, cx: &Cx<'_>, to: Side) -> Option<u32> {
+        let are_out = self.is_unknown(cx, to) && !self.are_few_out(to);
+        are_out.then(|| self.hosts().payload_of(to, SAFE_PACKET_BYTES))
+    }
+
+    /// Those few leave one by one.
+    pub(crate) fn sends_first(&self, cx: &Cx<'_>, to: Side) -> bool {
+        self.is_unknown(cx, to) && self.are_few_out(to)
+    }
+
+    fn are_few_out(&self, to: Side) -> bool {
+        let tx = &self.relays.get(to.other()).tx;
+        tx.snd_nxt().since(tx.snd_una()) < PACKETS_FIRST * self.hosts().segment_payload(to)
+    }
+
+    fn is_unknown(&self, cx: &Cx<'_>, to: Side) -> bool {
+        let (leg, tx) = (self.legs.get(to), &self.relays.get(to.other()).tx);
+        if tx.delivered_bytes() > 0 || leg.peer.is_marked() || leg.path_mtu.found().is_some() {
+            return false;
+        }
+        let link = cx.links.get(leg.out).filter(|link| !link.acks_wait(self.hosts().ack_bytes(to)).is_zero());
+        link.is_some_and(|link| link.clients().oversize(cx.now, leg.addr).is_none())
     }
 
     /// So long beyond a round trip the first of them is waited for; `None`: one has arrived.
@@ -233,6 +265,9 @@ impl Split<'_> {
         let o = self.legs.get_mut(to).oversizing_mut();
         if known.is_some() {
             o.verdict = known;
+            return None;
+        }
+        if !link.may_ask_by_copy() {
             return None;
         }
         if next.since(una) < 2 * normal || next.before(una) || o.tries >= 2 * TRIES {
