@@ -88,14 +88,14 @@ impl Split<'_> {
     /// Where the way back is slow, and nothing is known of the host: no more than a few packets are of
     /// full size until one has arrived. A router further on that takes none answers each of them, and
     /// all errors stand before the acknowledgements. `None`: they may be.
-    pub(crate) fn first_payload(&self, cx: &Cx<'_>, to: Side) -> Option<u32> {
-        let are_out = self.is_unknown(cx, to) && !self.are_few_out(to);
+    pub(crate) fn first_payload(&self, to: Side) -> Option<u32> {
+        let are_out = self.tests_size(to) && !self.are_few_out(to);
         are_out.then(|| self.hosts().payload_of(to, SAFE_PACKET_BYTES))
     }
 
     /// Those few leave one by one.
-    pub(crate) fn sends_first(&self, cx: &Cx<'_>, to: Side) -> bool {
-        self.is_unknown(cx, to) && self.are_few_out(to)
+    pub(crate) fn sends_first(&self, to: Side) -> bool {
+        self.tests_size(to) && self.are_few_out(to)
     }
 
     fn are_few_out(&self, to: Side) -> bool {
@@ -103,13 +103,26 @@ impl Split<'_> {
         tx.snd_nxt().since(tx.snd_una()) < PACKETS_FIRST * self.hosts().segment_payload(to)
     }
 
-    fn is_unknown(&self, cx: &Cx<'_>, to: Side) -> bool {
+    fn tests_size(&self, to: Side) -> bool {
         let (leg, tx) = (self.legs.get(to), &self.relays.get(to.other()).tx);
-        if tx.delivered_bytes() > 0 || leg.peer.is_marked() || leg.path_mtu.found().is_some() {
-            return false;
+        tx.delivered_bytes() == 0 && leg.oversizing().tests_size && leg.path_mtu.found().is_none()
+    }
+
+    /// The first data for a host is about to leave: where nobody has found it out yet, this connection
+    /// does, and others to the same host do not wait for it.
+    pub(crate) fn begin_test(&mut self, cx: &mut Cx<'_>, to: Side) {
+        let relay = self.relays.get(to.other());
+        if relay.tx.delivered_bytes() > 0 || !relay.tx.board().is_empty() {
+            return;
         }
-        let link = cx.links.get(leg.out).filter(|link| !link.acks_wait(self.hosts().ack_bytes(to)).is_zero());
-        link.is_some_and(|link| link.clients().oversize(cx.now, leg.addr).is_none())
+        let ack_bytes = self.hosts().ack_bytes(to);
+        let leg = self.legs.get_mut(to);
+        let Some(link) = cx.links.get_mut(leg.out).filter(|_| !leg.peer.is_marked()) else { return };
+        let is_slow = !link.acks_wait(ack_bytes).is_zero();
+        if is_slow && relay.tx.has_new(&relay.supply()) && !link.clients().is_known(cx.now, leg.addr) {
+            link.clients_mut().note_tested(cx.now, leg.addr);
+            leg.oversizing_mut().tests_size = true;
+        }
     }
 
     /// So long beyond a round trip the first of them is waited for; `None`: one has arrived.

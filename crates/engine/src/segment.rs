@@ -434,6 +434,7 @@ impl Split<'_> {
     /// Sends what is most pressing to a host: data when the sender has some, else an
     /// acknowledgement that is owed.
     pub(crate) fn pull(&mut self, cx: &mut Cx<'_>, to: Side, turn: Turn, what: What) -> Pulled {
+        self.begin_test(cx, to);
         self.refresh_segment_size(cx, to);
         let ahead = self.may_go_ahead(cx, to);
         self.relays.get_mut(to.other()).tx.send_ahead(ahead);
@@ -446,7 +447,7 @@ impl Split<'_> {
         let silent = self.relays.is_reset_by(to);
         let probe = if silent || hushed || what != What::Any { None } else { self.plan_size_probe(cx, to) };
         let early = self.may_repeat_early(cx, to);
-        let singly = self.sends_singly(cx, to) || self.sends_first(cx, to);
+        let singly = self.sends_singly(cx, to) || self.sends_first(to);
         let dst = self.legs.get(to);
         let outbound = self.relays.get_mut(to.other());
         if outbound.tx.board().is_empty() {
@@ -508,7 +509,7 @@ impl Split<'_> {
         let larger = path_mtu.expire(now);
         let probe_bytes = path_mtu.probe_bytes(now);
         let full = self.hosts().segment_payload(to);
-        let mss = self.first_payload(cx, to).map_or(full, |first| first.min(full));
+        let mss = self.first_payload(to).map_or(full, |first| first.min(full));
         // Until one of the first has arrived.
         let larger =
             larger || self.relays.get(to.other()).tx.mss() == self.hosts().payload_of(to, SAFE_PACKET_BYTES);
