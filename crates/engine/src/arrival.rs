@@ -99,6 +99,7 @@ impl Split<'_> {
             self.rewrite(cx, from, s, &mut packet);
             return Fate::Forward(packet);
         }
+        self.see_size(from, s, &packet);
         self.take_payload(cx, from, s, packet)
     }
 
@@ -352,7 +353,7 @@ impl Split<'_> {
         }
         towards.tx.on_word(now);
         if timeouts.is_some_and(|n| self.legs.get_mut(from).path_mtu.on_progress(n)) {
-            self.enlarge_segments(from);
+            self.refit_segments(from);
         }
         self.on_mtu_probe(cx, from, happened.mtu_probe);
         let says_more =

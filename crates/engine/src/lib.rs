@@ -45,6 +45,7 @@ pub mod event;
 mod evidence;
 mod explicit;
 mod fate;
+mod filled;
 mod fin;
 mod flow;
 mod flow_id;

@@ -351,7 +351,7 @@ impl Link {
             initial_window: declared.leg.initial_window,
             unfair_window_bytes: declared.leg.unfair_window_bytes,
             losses: Losses::default(),
-            copies: CopyBudget::new(declared.copies == Copies::Off),
+            copies: CopyBudget::new(declared.copies == Copies::Off, declared.is_metered),
             memory: Memory::default(),
             meter: Meter::new(identity),
             spent: Spent::default(),

@@ -281,9 +281,10 @@ impl Engine {
     }
 
     /// Whether what may be lost is sent into a link again before that is known, from now on.
-    pub fn set_copies(&mut self, way: Way, copies: Copies) {
+    /// `is_metered`: nor does a copy ask hosts behind it for larger segments.
+    pub fn set_copies(&mut self, way: Way, copies: Copies, is_metered: bool) {
         if let Some(link) = self.links.get_mut(way) {
-            link.set_copies(copies == Copies::Off);
+            link.set_copies(copies == Copies::Off, is_metered);
         }
     }
 

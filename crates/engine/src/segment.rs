@@ -14,6 +14,7 @@ use crate::explicit::Said;
 use crate::hosts::Hosts;
 use crate::leg::Leg;
 use crate::link::PairId;
+use crate::oversize::SAFE_PACKET_BYTES;
 use crate::pair::stamp;
 use crate::peer::{Advert, Arrived, Capability, Hello, Message};
 use crate::promise::Promise;
@@ -444,6 +445,7 @@ impl Split<'_> {
     /// Sends what is most pressing to a host: data when the sender has some, else an
     /// acknowledgement that is owed.
     pub(crate) fn pull(&mut self, cx: &mut Cx<'_>, to: Side, turn: Turn, what: What) -> Pulled {
+        self.begin_test(cx, to);
         self.refresh_segment_size(cx, to);
         let ahead = self.may_go_ahead(cx, to);
         self.relays.get_mut(to.other()).tx.send_ahead(ahead);
@@ -456,7 +458,7 @@ impl Split<'_> {
         let silent = self.relays.is_reset_by(to);
         let probe = if silent || hushed || what != What::Any { None } else { self.plan_size_probe(cx, to) };
         let early = self.may_repeat_early(cx, to);
-        let singly = self.sends_singly(cx, to);
+        let singly = self.sends_singly(cx, to) || self.sends_first(to);
         let dst = self.legs.get(to);
         let outbound = self.relays.get_mut(to.other());
         if outbound.tx.board().is_empty() {
@@ -517,7 +519,11 @@ impl Split<'_> {
         let path_mtu = &mut self.legs.get_mut(to).path_mtu;
         let larger = path_mtu.expire(now);
         let probe_bytes = path_mtu.probe_bytes(now);
-        let mss = self.hosts().segment_payload(to);
+        let full = self.hosts().segment_payload(to);
+        let mss = self.first_payload(to).map_or(full, |first| first.min(full));
+        // Until one of the first has arrived.
+        let larger =
+            larger || self.relays.get(to.other()).tx.mss() == self.hosts().payload_of(to, SAFE_PACKET_BYTES);
         let probe = probe_bytes.map(|bytes| self.hosts().payload_of(to, bytes)).filter(|probe| *probe > mss);
         let is_copied = self.legs.get(to).oversizing().asked.is_some();
         let probe = probe.filter(|_| !is_copied);

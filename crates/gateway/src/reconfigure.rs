@@ -146,7 +146,7 @@ impl Gateway {
         self.engine.apply(now, way, Change::InitialWindow(link.leg.initial_window));
         self.engine.set_link_action(way, link.action);
         self.engine.set_xcp_context(way, link.xcp_context);
-        self.engine.set_copies(way, link.copies);
+        self.engine.set_copies(way, link.copies, link.is_metered);
         self.actions_changed = true;
     }
 
@@ -259,7 +259,10 @@ impl Gateway {
             self.engine.set_xcp_context(way, after.xcp_context);
         });
         done.apply(before.copies != after.copies, &key("early_repetition"), || {
-            self.engine.set_copies(way, after.copies);
+            self.engine.set_copies(way, after.copies, after.is_metered);
+        });
+        done.apply(before.is_metered != after.is_metered, &key("metered"), || {
+            self.engine.set_copies(way, after.copies, after.is_metered);
         });
         done.apply(before.byte_budget != after.byte_budget, &key("budget"), || {});
         for (what, differs) in at_restart(before, after) {

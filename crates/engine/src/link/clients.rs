@@ -30,6 +30,8 @@ struct Client {
     mtu: Option<(Mtu, Instant)>,
     /// So many times the first large segment of a connection has not arrived.
     unproved: Option<(u8, Instant)>,
+    /// A connection finds out how large packets may be, or has.
+    tested_at: Option<Instant>,
     at: Instant,
 }
 
@@ -71,10 +73,24 @@ impl Clients {
             let oldest = self.known.iter().min_by_key(|(_, client)| client.at).map(|(place, _)| *place);
             oldest.map(|place| self.known.remove(&place));
         }
-        let new = Client { reads: None, oversize: None, mtu: None, unproved: None, at: now };
+        let new = Client { reads: None, oversize: None, mtu: None, unproved: None, tested_at: None, at: now };
         let client = self.known.entry(place).or_insert(new);
         client.at = now;
         client
+    }
+
+    /// A connection begins with a few packets of full size, for all others.
+    pub fn note_tested(&mut self, now: Instant, host: IpAddr) {
+        self.known_mut(now, host).tested_at = Some(now);
+    }
+
+    /// Something is known of how large what it gets may be, or a connection is finding it out.
+    #[must_use]
+    pub fn is_known(&self, now: Instant, host: IpAddr) -> bool {
+        let tested_at = self.known.get(&place(host)).and_then(|client| client.tested_at);
+        tested_at.is_some_and(|at| now.since(at) < LIFETIME)
+            || self.oversize(now, host).is_some()
+            || self.mtu(now, host).is_some()
     }
 
     /// It has taken all that came lately.

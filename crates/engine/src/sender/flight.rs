@@ -619,6 +619,10 @@ impl Flight {
     pub fn resend_all(&mut self) {
         self.board.resend_all();
     }
+    /// The same of what left in segments of more payload than this.
+    pub fn resend_larger(&mut self, bytes: u32) {
+        self.board.resend_larger(bytes);
+    }
     /// What left before this counts as lost, but for what is SACKed.
     pub fn mark_sent_before(&mut self, at: Instant) {
         self.board.mark_lost(|r| r.sent_at < at);

@@ -52,6 +52,7 @@ mod routes;
 mod rst;
 mod shims;
 mod silent_link;
+mod sizes;
 mod spent;
 mod timestamps;
 mod unknown_rate;

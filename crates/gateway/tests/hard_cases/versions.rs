@@ -75,7 +75,7 @@ fn an_older_gateway_beyond_the_link_is_spoken_to_as_it_speaks() {
          # 252 bytes had come in over the link, the newest of them 1,000 seconds after the clock began.
          b < . 101 ack 101 <flraw 53 17 7ffffe81 003f 79b9 3b9aca00 000000fc>
          # It holds something above a gap: two runs of a segment, in their old form.
-         a > . 101:7381 ack 101 {gso 1456}
+         a > . 101:7381 ack 101 {gso 1460}
          drop
          b > . 101 ack 101 <flraw 53 12 0100 05b0 0a02 0402>
          ~60",
@@ -161,7 +161,7 @@ fn a_newer_gateway_beyond_the_link_is_understood_as_far_as_this_one_goes() {
          a < P. 1:101 <no fl>
          ~60
          drop
-         a > . 101:7381 ack 101 {gso 1456}
+         a > . 101:7381 ack 101 {gso 1460}
          drop
          # Runs, then a frame that is cut short.
          b > . 101 ack 101 <flraw 53 26 ffffff65 9999 57 05b0 0a02 0402 00 8e 01>

@@ -32,6 +32,7 @@ mod session;
 pub(crate) mod sets;
 pub(crate) mod settled;
 pub(crate) mod shares;
+mod sizes;
 pub(crate) mod source_clock;
 mod syn_flood;
 mod topologies;
@@ -111,6 +112,7 @@ pub fn of(name: &str) -> Result<Box<dyn Kind>> {
         "route-flap" => Box::new(route_flap::RouteFlapKind),
         "router" => Box::new(router::RouterKind),
         "rules" => Box::new(rules::RulesKind),
+        "sizes" => Box::new(sizes::SizesKind),
         "syn-flood" => Box::new(syn_flood::SynFloodKind),
         "topologies" => Box::new(topologies::TopologiesKind),
         "transfer" => Box::new(transfer::TransferKind),
