@@ -1,7 +1,7 @@
 //! A connection, and what it does by how it is treated.
 
 use farlink_wire::icmp::InnerTcp;
-use farlink_wire::{Duration, IcmpError, Instant, PacketBuf, Pool, TcpSegment};
+use farlink_wire::{Duration, IcmpError, Instant, PacketBuf, Pool, SeqNum, TcpSegment};
 
 use crate::challenge::Answers;
 use crate::changed::Changed;
@@ -13,6 +13,7 @@ use crate::dormant::{Road, Told};
 use crate::due::{Deadline, Due};
 use crate::event::{Carried, Event};
 use crate::fate::Fate;
+use crate::handshake::{Answer, HalfOpen};
 use crate::hosts::Hosts;
 use crate::leg::{Agreed, Leg};
 use crate::link::Links;
@@ -23,6 +24,7 @@ use crate::record::Record;
 use crate::relays::{Over, Relays};
 use crate::segment::Pulled;
 use crate::side::{Pair, Side};
+use crate::spent::Heading;
 use crate::split::Split;
 use crate::treatment::{Next, Treatment};
 
@@ -529,6 +531,34 @@ impl Flow {
             }
             Treatment::Split(_) | Treatment::Dormant(_) | Treatment::Closed(_) => None,
         }
+    }
+
+    /// What has been said and spent in its handshake counts for it from now on.
+    pub fn begin_with(&mut self, cx: &mut Cx<'_>, h: &HalfOpen, answer: &Answer) {
+        let binds = self.binds();
+        let out = self.legs.b.out;
+        let Treatment::Split(relays) = &mut self.treatment else { return };
+        for (relay, to) in relays.each_mut() {
+            let copied = h.copied(to.other());
+            if !copied.is_nothing() {
+                relay.tx.note_spent(Heading::Copy, 0, copied);
+            }
+        }
+        if let Some(bytes) = answer.told_window_bytes.filter(|_| binds) {
+            let rx = &mut relays.a.rx;
+            let before = rx.edge();
+            rx.begin_with_told(bytes);
+            cx.links.promise(cx.now, out, rx.edge().since(before));
+        }
+    }
+
+    /// It has begun with this number of a host's, whose stream has gone no further than so many
+    /// bytes.
+    #[must_use]
+    pub fn began_lately(&self, from: Side, isn: SeqNum, bytes: u32) -> bool {
+        let Treatment::Split(relays) = &self.treatment else { return false };
+        let next = relays.get(from).rcv_nxt();
+        !self.asked_anew && next.after(isn) && next.since(isn) <= bytes
     }
 
     /// A SYN from this host can ask for a new connection here: nothing of the old one is owed, and
