@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use farlink_wire::{
-    Duration, FARLINK_SYN, Flags, IcmpError, Instant, PacketBuf, Pool, TcpSegment, edit, verify_checksums,
+    Duration, Flags, IcmpError, Instant, PacketBuf, Pool, TcpSegment, edit, verify_checksums,
 };
 
 use crate::census::Census;
@@ -19,7 +19,7 @@ use crate::handshake::{Answer, HalfOpen, Step, SynCache};
 use crate::leg::Handshake;
 use crate::link::{LinkReport, Links};
 use crate::net::{IfaceId, Way};
-use crate::peer::{Opening, Peer};
+use crate::peer::Peer;
 use crate::promise::Promise;
 use crate::ready::{Ready, ReadyId, Turn, What};
 use crate::receiver::Receiver;
@@ -290,7 +290,6 @@ impl Engine {
             self.happened(&Ends::of_handshake(s), self.shortage(), net);
             return self.pass(via, s, packet, net);
         }
-        let is_by_link = self.is_link(via);
         let Some(h) = self.syns.on_syn(now, key, from_low, s, via, decision) else {
             return self.pass(via, s, packet, net);
         };
@@ -298,23 +297,7 @@ impl Engine {
         if syns == 1 {
             self.links.handshake_begins(now);
         }
-        // Gateways stand at the ends of declared links. One that may have had an answer without our
-        // option does not know of us.
-        if let Some(option) = o.farlink.as_ref().filter(|o| o.form == FARLINK_SYN)
-            && is_by_link
-            && !h.answered_silently
-        {
-            let opening = Opening::read(&option.body);
-            h.note_opening(Side::A, &opening);
-            let link = self.links.at_mut(via);
-            h.a.peer = Peer::Offered(link.map_or(opening.hello, |link| {
-                link.note_asked();
-                if syns == 1 {
-                    link.note_opening(&opening);
-                }
-                link.admits(opening.hello)
-            }));
-        }
+        self.hear_question(via, &key, s);
         if o.has_ours() {
             edit::remove_farlink_option(&mut packet, s);
         }
@@ -524,7 +507,7 @@ impl Engine {
         let ways = [flow.legs.a.out, flow.legs.b.out];
         let custody = self.action_over(now, h.rule, ways).and_then(Action::custody);
         flow.set_promise(Promise::of(custody, self.config.pinned, answer.agreed));
-        flow.begin_with(&mut cx!(self, now, net), h, answer);
+        flow.begin_with(&mut cx!(self, now, net), h.copied(), answer.told_window_bytes);
         flow.handshake = now.since(syn_at);
         flow.note_open();
         flow.route_generation = self.route_generation;

@@ -1,7 +1,7 @@
 //! A connection, and what it does by how it is treated.
 
 use farlink_wire::icmp::InnerTcp;
-use farlink_wire::{Duration, IcmpError, Instant, PacketBuf, Pool, SeqNum, TcpSegment};
+use farlink_wire::{Duration, IcmpError, Instant, PacketBuf, Pool, SeqNum, TcpSegment, WireSize};
 
 use crate::challenge::Answers;
 use crate::changed::Changed;
@@ -13,7 +13,6 @@ use crate::dormant::{Road, Told};
 use crate::due::{Deadline, Due};
 use crate::event::{Carried, Event};
 use crate::fate::Fate;
-use crate::handshake::{Answer, HalfOpen};
 use crate::hosts::Hosts;
 use crate::leg::{Agreed, Leg};
 use crate::link::Links;
@@ -533,18 +532,19 @@ impl Flow {
         }
     }
 
-    /// What has been said and spent in its handshake counts for it from now on.
-    pub fn begin_with(&mut self, cx: &mut Cx<'_>, h: &HalfOpen, answer: &Answer) {
+    /// What has been spent and said in its handshake counts for it from now on: copies of what each
+    /// host sent, and the window that the gateway before this one has been told.
+    pub fn begin_with(&mut self, cx: &mut Cx<'_>, copied: Pair<WireSize>, told_bytes: Option<u32>) {
         let binds = self.binds();
         let out = self.legs.b.out;
         let Treatment::Split(relays) = &mut self.treatment else { return };
         for (relay, to) in relays.each_mut() {
-            let copied = h.copied(to.other());
-            if !copied.is_nothing() {
-                relay.tx.note_spent(Heading::Copy, 0, copied);
+            let size = *copied.get(to.other());
+            if !size.is_nothing() {
+                relay.tx.note_spent(Heading::Copy, 0, size);
             }
         }
-        if let Some(bytes) = answer.told_window_bytes.filter(|_| binds) {
+        if let Some(bytes) = told_bytes.filter(|_| binds) {
             let rx = &mut relays.a.rx;
             let before = rx.edge();
             rx.begin_with_told(bytes);

@@ -87,10 +87,10 @@ impl HalfOpen {
         *copied = copied.and(size);
     }
 
-    /// Copies of the SYN, or of the answer, of this host that have left here.
+    /// Copies of the SYN, and of the answer, that have left here.
     #[must_use]
-    pub fn copied(&self, of: Side) -> WireSize {
-        *self.copied.get(of)
+    pub fn copied(&self) -> Pair<WireSize> {
+        self.copied
     }
 
     /// A host could take this reset: its number lies in the window, or it answers the SYN (RFC 9293

@@ -597,13 +597,9 @@ fn check_made(
         return Err(format!("flags that no host set: {:?}", s.flags));
     }
     if s.flags.syn() {
-        let [may, went, twice] = &mut heard[side].syns;
+        let [came, went, twice] = &mut heard[side].syns;
         (*went, *twice) = (*went + 1, *twice | u32::from(says_it_leaves_twice(s)));
-        return if *went > *may + *twice {
-            Err(format!("SYN number {went} where {may} may go"))
-        } else {
-            Ok(())
-        };
+        return if *went > *came + *twice { Err(format!("SYN number {went} of {came}")) } else { Ok(()) };
     }
     let Some(other) = other else { return Ok(()) };
     let shown = u64::from(s.window) << conn.shift(side);

@@ -12,7 +12,7 @@ use crate::cx::Cx;
 use crate::flow_id::FlowId;
 use crate::hosts::{Hosts, look_up};
 use crate::net::{IfaceId, Way};
-use crate::peer::{Capability, Opening, insert_opening};
+use crate::peer::{Capability, Opening, Peer, insert_opening};
 use crate::promise::Promise;
 use crate::side::{Pair, Side};
 use crate::spent::Heading;
@@ -38,6 +38,21 @@ impl Engine {
         let automatic = self.config.flow_control == FlowControl::Automatic;
         let share = self.links.equal_share(out, self.syns.len()).filter(|_| automatic)?;
         (share < FIRST_SHARE_BYTES).then_some(FIRST_WINDOW_BYTES)
+    }
+
+    /// A SYN that comes in over a link may ask for a gateway: those stand at the ends of declared
+    /// links. One that may have had an answer without our option does not know of us.
+    pub(super) fn hear_question(&mut self, via: IfaceId, key: &Key, s: &TcpSegment) {
+        let option = s.options.farlink.as_ref().filter(|o| o.form == FARLINK_SYN);
+        let (Some(option), Some(h)) = (option, self.syns.get_mut(key)) else { return };
+        let Some(link) = self.links.at_mut(via).filter(|_| !h.answered_silently) else { return };
+        let opening = Opening::read(&option.body);
+        h.note_opening(Side::A, &opening);
+        link.note_asked();
+        if h.syns == 1 {
+            link.note_opening(&opening);
+        }
+        h.a.peer = Peer::Offered(link.admits(opening.hello));
     }
 
     /// A SYN that leaves over a link asks for a gateway at its other end; `syns`: how often the
