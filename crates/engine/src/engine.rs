@@ -3,14 +3,13 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use farlink_wire::{
-    Duration, FARLINK_SYN, FARLINK_SYN_ACK, Flags, IcmpError, Instant, PacketBuf, Pool, TcpSegment, edit,
-    verify_checksums,
+    Duration, Flags, IcmpError, Instant, PacketBuf, Pool, TcpSegment, edit, verify_checksums,
 };
 
 use crate::census::Census;
 use crate::challenge::Challenges;
 use crate::checked::Turns;
-use crate::config::{Action, Config, FlowControl, Pinned};
+use crate::config::{Action, Config, Pinned};
 use crate::cx::Cx;
 use crate::event::{Because, Ends, Event};
 use crate::fate::Fate;
@@ -20,7 +19,7 @@ use crate::handshake::{Answer, HalfOpen, Step, SynCache};
 use crate::leg::Handshake;
 use crate::link::{LinkReport, Links};
 use crate::net::{IfaceId, Way};
-use crate::peer::{Hello, Peer, insert_farlink};
+use crate::peer::Peer;
 use crate::promise::Promise;
 use crate::ready::{Ready, ReadyId, Turn, What};
 use crate::receiver::Receiver;
@@ -38,6 +37,8 @@ use crate::world::World;
 pub enum Outcome {
     /// It goes on.
     Forward(PacketBuf),
+    /// It goes on, and so does a copy of it.
+    Twice(PacketBuf, PacketBuf),
     /// The engine has it, or answers in its stead.
     Taken,
     /// The connection is refused: answer with ICMP administratively prohibited.
@@ -46,11 +47,6 @@ pub enum Outcome {
 
 /// Routes count as unsteady for so long after a packet has been seen to go round us.
 pub(crate) const UNSTEADY: Duration = Duration::from_secs(600);
-
-/// Where the share of a connection in a link's budget is smaller than this, its SYN shows two
-/// segments.
-const FIRST_SHARE_BYTES: u32 = 4 * 65_536;
-const FIRST_WINDOW_BYTES: u16 = 2 * 1460;
 
 /// The TCP engine.
 pub struct Engine {
@@ -100,6 +96,7 @@ macro_rules! cx {
 }
 pub(crate) use cx;
 
+mod opening;
 mod ways;
 
 use ways::Return;
@@ -192,6 +189,11 @@ impl Engine {
             // Nothing is learned from it, and the host it is for throws it away.
             self.counters.bad_checksums += 1;
             return Outcome::Forward(packet);
+        }
+        if self.is_second_of_two(via, (&key, known), from_low, s) {
+            self.counters.packets_taken += 1;
+            self.pool.give_back(packet.into_block().0);
+            return Outcome::Taken;
         }
         if known.is_some_and(|it| self.is_of_new_connection(&key, it, from_low, s)) {
             if let Some((id, _)) = known
@@ -288,7 +290,6 @@ impl Engine {
             self.happened(&Ends::of_handshake(s), self.shortage(), net);
             return self.pass(via, s, packet, net);
         }
-        let is_by_link = self.is_link(via);
         let Some(h) = self.syns.on_syn(now, key, from_low, s, via, decision) else {
             return self.pass(via, s, packet, net);
         };
@@ -296,19 +297,7 @@ impl Engine {
         if syns == 1 {
             self.links.handshake_begins(now);
         }
-        // Gateways stand at the ends of declared links. One that may have had an answer without our
-        // option does not know of us.
-        if let Some(option) = o.farlink.as_ref().filter(|o| o.form == FARLINK_SYN)
-            && is_by_link
-            && !h.answered_silently
-        {
-            let hello = Hello::read(&option.body);
-            let link = self.links.at_mut(via);
-            h.a.peer = Peer::Offered(link.map_or(hello, |link| {
-                link.note_asked();
-                link.admits(hello)
-            }));
-        }
+        self.hear_question(via, &key, s);
         if o.has_ours() {
             edit::remove_farlink_option(&mut packet, s);
         }
@@ -323,8 +312,11 @@ impl Engine {
                 edit::set_window(&mut packet, s, shown);
             }
         }
-        self.ask_for_gateway(via, key, syns, s, &mut packet, net);
-        self.keep_for_link(now, via, key, s, packet, net).map_or(Outcome::Taken, Outcome::Forward)
+        let twice = self.ask_for_gateway(now, via, key, syns, s, &mut packet, net);
+        match self.keep_for_link(now, via, key, s, packet, net) {
+            Some(packet) if twice => self.send_twice(now, (via, key, Side::A), s, packet, net),
+            kept => kept.map_or(Outcome::Taken, Outcome::Forward),
+        }
     }
 
     /// What the rules say of a connection that begins.
@@ -344,37 +336,6 @@ impl Engine {
         decision
     }
 
-    /// A SYN that leaves over a link asks for a gateway at its other end; `syns`: how often the
-    /// host has sent it.
-    fn ask_for_gateway(
-        &mut self,
-        via: IfaceId,
-        key: Key,
-        syns: u32,
-        s: &TcpSegment,
-        packet: &mut PacketBuf,
-        net: &mut dyn World,
-    ) {
-        let out = net.route(via, s.ip.src, s.ip.dst).map_or(IfaceId::OTHER, |r| r.iface);
-        let is_away = self.links.is_away(self.links.way(out));
-        let asks = self.links.at_mut(out).is_some_and(|link| link.may_ask(syns, is_away));
-        let asks = asks && self.is_link(out) && !s.options.mptcp && !s.options.fast_open;
-        let asked = asks && insert_farlink(packet, FARLINK_SYN, Some(self.links.hello()));
-        if let Some(h) = self.syns.get_mut(&key) {
-            h.asked |= asked;
-            h.went_plain |= !asked;
-        }
-    }
-
-    /// The window that a SYN or its answer may show, where what it asks for goes into a link whose
-    /// budget is for many: enough to begin with. What the connection gets is decided when it is
-    /// established.
-    fn first_window(&self, out: Way) -> Option<u16> {
-        let automatic = self.config.flow_control == FlowControl::Automatic;
-        let share = self.links.equal_share(out, self.syns.len()).filter(|_| automatic)?;
-        (share < FIRST_SHARE_BYTES).then_some(FIRST_WINDOW_BYTES)
-    }
-
     #[allow(clippy::too_many_arguments)]
     fn handle_handshake(
         &mut self,
@@ -386,7 +347,7 @@ impl Engine {
         mut packet: PacketBuf,
         net: &mut dyn World,
     ) -> Outcome {
-        match self.syns.on_segment(now, &key, from_low, s, via) {
+        let twice = match self.syns.on_segment(now, &key, from_low, s, via) {
             Step::Unknown => return self.pass(via, s, packet, net),
             Step::Unsplittable => {
                 self.happened(&Ends::of_handshake(s), Event::Forwarded(Because::Unsplittable), net);
@@ -397,7 +358,6 @@ impl Engine {
                     return self.pass(via, s, packet, net);
                 }
                 {
-                    let upstream = self.syns.get_mut(&key).and_then(|h| h.a.peer.hello());
                     // An echoed option of our own is no answer, and nothing for the host either.
                     if s.options.has_ours() {
                         edit::remove_farlink_option(&mut packet, s);
@@ -417,27 +377,25 @@ impl Engine {
                             answer.b.peer = Peer::None;
                         }
                         let of_gateway = answer.b.peer.is_marked();
+                        let shown = *answer.shown_bytes.get_or_insert(cut.unwrap_or(u16::MAX));
                         if let Some(link) = self.links.at_mut(via).filter(|_| h.asked) {
                             h.introduces |= !link.note_answer(of_gateway) && h.went_plain;
+                            h.hear_answer(s, of_gateway.then_some(link));
                         }
-                        let shown = *answer.shown_bytes.get_or_insert(cut.unwrap_or(u16::MAX));
                         if shown < s.window {
                             edit::set_window(&mut packet, s, shown);
                         }
                     }
                     self.raise_mss(&key, s, &mut packet);
-                    // One that said nothing of itself is told nothing of us.
-                    let hello = upstream.filter(|h| h.reads_frames()).map(|_| self.links.hello());
-                    let told = upstream.is_some() && insert_farlink(&mut packet, FARLINK_SYN_ACK, hello);
-                    if let Some(h) = self.syns.get_mut(&key).filter(|_| !told) {
-                        // The gateway before this one is not told, and goes by that.
-                        (h.a.peer, h.answered_silently) = (Peer::None, true);
-                    }
+                    self.tell_gateway(now, via, key, s, &mut packet, net)
                 }
             }
             Step::Complete(h) => return self.establish(now, via, key, *h, s, packet, net),
+        };
+        match self.keep_for_link(now, via, key, s, packet, net) {
+            Some(packet) if twice => self.send_twice(now, (via, key, Side::B), s, packet, net),
+            kept => kept.map_or(Outcome::Taken, Outcome::Forward),
         }
-        self.keep_for_link(now, via, key, s, packet, net).map_or(Outcome::Taken, Outcome::Forward)
     }
 
     /// The answer says a larger MSS than the server's, where the rule wants that (experiment B2).
@@ -540,6 +498,7 @@ impl Engine {
         // A host counts the largest window from this segment on, not from the SYN.
         r.b.rx.forget_window_shown_max();
         r.a.rx = Receiver::new(answer.ack, shown_a);
+        legs.b.take_first_window(answer.ack, answer.next_window_bytes);
         r.a.tx.update_window(answer.isn, answer.ack, u64::from(legs.b.window_bytes()), false);
         r.b.tx.update_window(s.seq, s.ack, u64::from(legs.a.window_bytes()), false);
         let mut flow = Flow::new(now, legs, answer.agreed, Treatment::Split(relays));
@@ -548,6 +507,7 @@ impl Engine {
         let ways = [flow.legs.a.out, flow.legs.b.out];
         let custody = self.action_over(now, h.rule, ways).and_then(Action::custody);
         flow.set_promise(Promise::of(custody, self.config.pinned, answer.agreed));
+        flow.begin_with(&mut cx!(self, now, net), h.copied(), answer.told_window_bytes);
         flow.handshake = now.since(syn_at);
         flow.note_open();
         flow.route_generation = self.route_generation;

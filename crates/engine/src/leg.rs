@@ -246,6 +246,16 @@ impl Leg {
         }
     }
 
+    /// The gateway on this leg has told in the handshake how much it takes at once: what the
+    /// header's field says, or more.
+    pub fn take_first_window(&mut self, ack: SeqNum, told_bytes: Option<u32>) {
+        let told = told_bytes.filter(|bytes| self.peer.is_marked() && *bytes > self.window_bytes);
+        if let Some(bytes) = told {
+            self.told_edge = Some(ack + bytes);
+            self.window_bytes = bytes;
+        }
+    }
+
     /// What the gateway on this leg was told goes with it: the header's window counts.
     pub fn forget_told_window(&mut self) {
         self.told_edge = None;

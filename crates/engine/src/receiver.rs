@@ -254,6 +254,13 @@ impl Receiver {
         self.edge = self.edge.max(edge);
     }
 
+    /// The gateway towards the source has been told in the handshake that so much is taken at once.
+    pub fn begin_with_told(&mut self, window_bytes: u32) {
+        let edge = self.last_ack_sent + window_bytes;
+        self.note_shown_up_to(edge);
+        self.told_edge = Some(edge);
+    }
+
     /// The source counts the largest window anew.
     pub fn forget_window_shown_max(&mut self) {
         self.window_shown_max = 0;

@@ -212,6 +212,9 @@ counters! {
     early_repeated_packets,
     /// IP bytes of those packets.
     early_repeated_packet_bytes,
+    /// SYNs, and answers to them, that left twice for the gateway at the other end of a link that
+    /// loses; among those packets, too.
+    openings_copied,
     /// Retransmission timeouts.
     rtos,
     /// Tail loss probes.

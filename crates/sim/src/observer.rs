@@ -15,7 +15,7 @@ use crate::packet::on_wire;
 use crate::promised::{Iacks, InCustody, check_blocks, check_promises_nothing, custody_beyond_reach};
 use crate::ranges::Ranges;
 use crate::sizes::check_size;
-use crate::truth::{Conn, Flow, FlowKey, Said, Truth, flow_of};
+use crate::truth::{Conn, Flow, FlowKey, Said, Truth, flow_of, says_it_leaves_twice};
 
 /// What one gateway has seen of one direction of a connection since it started.
 #[derive(Debug, Default)]
@@ -26,8 +26,8 @@ struct Heard {
     acked: Option<u64>,
     /// The same of segments that no other gateway has put its mark on.
     acked_unmarked: u64,
-    /// SYNs of this side: may go out, by what came in, and went out.
-    syns: [u32; 2],
+    /// SYNs of this side: may go out, by what came in, went out, and (1) say that they leave twice.
+    syns: [u32; 3],
     /// DSCPs and flow labels that arrived.
     labels: Vec<(u8, u32)>,
     /// TSval of the newest segment that the gateway made in this side's name.
@@ -597,9 +597,9 @@ fn check_made(
         return Err(format!("flags that no host set: {:?}", s.flags));
     }
     if s.flags.syn() {
-        heard[side].syns[1] += 1;
-        let [may, went] = heard[side].syns;
-        return if went > may { Err(format!("SYN number {went} where {may} may go")) } else { Ok(()) };
+        let [came, went, twice] = &mut heard[side].syns;
+        (*went, *twice) = (*went + 1, *twice | u32::from(says_it_leaves_twice(s)));
+        return if *went > *came + *twice { Err(format!("SYN number {went} of {came}")) } else { Ok(()) };
     }
     let Some(other) = other else { return Ok(()) };
     let shown = u64::from(s.window) << conn.shift(side);

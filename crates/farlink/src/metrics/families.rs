@@ -220,6 +220,10 @@ pub const FAMILIES: &[Family] = &[
     engine!("early_repeated_packets", "Packets of such copies, and of tries of a larger size."),
     engine!("early_repeated_packet_bytes", "IP bytes of those packets."),
     engine!(
+        "openings_copied",
+        "SYNs, and answers to them, that left twice for the gateway at the other end of a link that loses."
+    ),
+    engine!(
         "needless_bytes",
         "Payload that was sent again or as a copy, and came twice, as the other ends tell."
     ),
