@@ -18,7 +18,9 @@ impl Sender {
     /// whether it opened.
     pub fn update_window(&mut self, seq: SeqNum, ack: SeqNum, bytes: u64, kept: bool) -> bool {
         self.note_refused();
-        self.peer.update(self.flight.una(), seq, ack, bytes, kept)
+        let opened = self.peer.update(self.flight.una(), seq, ack, bytes, kept);
+        self.note_stopped();
+        opened
     }
 
     /// The receiver acknowledged up to `ack` (within what was sent), with SACK blocks. `pure`:
@@ -62,6 +64,8 @@ impl Sender {
         let again = acked.newest.is_some_and(|(.., again)| again);
         happened.note_newest(known, again, acked.large_sent_at);
         let mut sample = self.flight.sample_rate(now, &acked);
+        // A copy that has come twice is behind no gap.
+        let pure = pure && happened.twice_bytes == 0;
         let duplicate = self.flight.count_duplicates(advanced, pure, acked.sacked_bytes);
         self.repeat_dropped(advanced, newest_at);
         // What was told before tells nothing more: a segment that is not overdue yet has its timer.
@@ -151,10 +155,11 @@ impl Sender {
 
     /// Everything before `ack` has arrived.
     fn advance(&mut self, now: Instant, ack: SeqNum) {
+        let soonest = self.flight.soonest().min(self.flight.rtt().soonest_of_all());
         self.flight.advance(now, ack);
         self.governor.advance(ack);
         self.peer.advance(ack);
-        self.ahead.advance(ack);
+        self.ahead.advance(now, ack, soonest);
         // Kept longer, it would stand for bytes half the sequence space away.
         self.probed_end = self.probed_end.filter(|end| end.after(ack));
     }
@@ -284,7 +289,7 @@ mod tests {
         let mut now = Instant::from_millis(1_000_000);
         let mut s = sender(now);
         s.note_gateway(false, false);
-        s.send_ahead(true);
+        s.leave_ahead(crate::leave::Leave::All);
         (0..5).for_each(|_| send(&mut s, now));
         now += Duration::from_millis(50);
         for _ in 0..3 {

@@ -52,7 +52,7 @@ impl Sender {
     /// Early repetition has something to send, if the link is idle.
     #[must_use]
     pub fn is_early_ready(&self, now: Instant) -> bool {
-        let repeatable = !self.flight.is_empty() && !self.flight.has_lost();
+        let repeatable = !self.flight.is_empty() && !self.flight.has_lost() && !self.is_beyond_room();
         let paced = self.copying_rate().is_some() && self.governor.paced_until().is_some_and(|at| at > now);
         self.early.on && repeatable && !paced && self.may_copy_more() && !self.silence.asks()
     }

@@ -35,6 +35,7 @@ pub(crate) mod shares;
 pub(crate) mod source_clock;
 mod syn_flood;
 mod topologies;
+mod tracked;
 pub(crate) mod transfer;
 
 use std::path::PathBuf;
@@ -113,6 +114,7 @@ pub fn of(name: &str) -> Result<Box<dyn Kind>> {
         "rules" => Box::new(rules::RulesKind),
         "syn-flood" => Box::new(syn_flood::SynFloodKind),
         "topologies" => Box::new(topologies::TopologiesKind),
+        "tracked" => Box::new(tracked::TrackedKind),
         "transfer" => Box::new(transfer::TransferKind),
         _ => match Plan::of(name) {
             Some(plan) => Box::new(planned::PlannedKind(plan)),
