@@ -12,8 +12,8 @@ use crate::sender::Happened;
 use crate::side::Side;
 use crate::split::Split;
 
-/// Whether the window of the host on this leg is waited for, in a connection of this rule. A gateway
-/// shows a window of its own, which is as large as it needs to be.
+/// Whether the window of the host on this leg is waited for, in a connection of this rule. A
+/// gateway shows a window of its own, which is as large as it needs to be.
 #[must_use]
 pub fn waited(now: Instant, config: &Config, links: &Links, leg: &Leg, rule: usize) -> Waited {
     let Some(link) = links.get(leg.out).filter(|_| !leg.peer.is_speaking()) else {

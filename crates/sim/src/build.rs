@@ -80,8 +80,8 @@ fn wire(delay: Duration) -> ChannelConfig {
     ChannelConfig { delay, ..ChannelConfig::default() }
 }
 
-/// Behind the last gap, where one gateway stands before it, a router tracks connections in one world
-/// of four: taken from the delay, too. It drops what is beyond a window, or resets.
+/// Behind the last gap, where one gateway stands before it, a router tracks connections in one of
+/// four worlds: taken from the delay, too. It drops what is beyond a window, or resets.
 fn behind(plan: &SimPlan, gap: usize) -> Kind {
     let turn = plan.gaps.get(gap).map_or(0, |gap| gap.there.delay.as_nanos() / 17_000 % 8);
     let is_there = plan.gateways.len() == 1 && gap + 1 == plan.gaps.len() && turn < 2;
@@ -168,7 +168,7 @@ fn interface(port: usize, gap: &Gap, out: &ChannelConfig, oversize: Oversize) ->
     Interface { id: IfaceId(port as u16), name: format!("if{port}"), domain: 0, addresses: Vec::new(), link }
 }
 
-/// Small windows of hosts are not waited for here, each third time, and each third time where a host
+/// Small windows of hosts are not waited for here, each third time, and each third time where one
 /// has shown what it takes: taken from the delay, too.
 fn send_ahead(gap: &Gap) -> SendAhead {
     match gap.there.delay.as_nanos() / 11_000 % 3 {

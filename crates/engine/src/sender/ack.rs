@@ -43,13 +43,8 @@ impl Sender {
         }
         let acked = self.acknowledge(now, ack, sack);
         happened.delivered_bytes = acked.delivered_bytes;
-        if advanced || acked.delivered_bytes > 0 {
-            self.end_silence();
-        }
-        if advanced {
-            self.advance(now, ack);
-            happened.progress = true;
-        }
+        self.go_on(now, ack, advanced, acked.delivered_bytes);
+        happened.progress = advanced;
         if acked.rtt.is_some_and(|rtt| self.flight.meets_boundary(now, rtt)) {
             self.forget_phase(now);
         }
@@ -65,8 +60,8 @@ impl Sender {
         happened.note_newest(known, again, acked.large_sent_at);
         let mut sample = self.flight.sample_rate(now, &acked);
         // A copy that has come twice is behind no gap.
-        let pure = pure && happened.twice_bytes == 0;
-        let duplicate = self.flight.count_duplicates(advanced, pure, acked.sacked_bytes);
+        let is_pure = pure && happened.twice_bytes == 0;
+        let duplicate = self.flight.count_duplicates(advanced, is_pure, acked.sacked_bytes);
         self.repeat_dropped(advanced, newest_at);
         // What was told before tells nothing more: a segment that is not overdue yet has its timer.
         let news = !self.flight.has_sack() || advanced || acked.delivered_bytes > 0;
@@ -96,6 +91,16 @@ impl Sender {
             self.wait_for_verdict(now, &acked);
         }
         happened
+    }
+
+    /// Something has arrived: nothing is silent, and the window moves on.
+    fn go_on(&mut self, now: Instant, ack: SeqNum, advanced: bool, delivered_bytes: u64) {
+        if advanced || delivered_bytes > 0 {
+            self.end_silence();
+        }
+        if advanced {
+            self.advance(now, ack);
+        }
     }
 
     /// The controller and the link learn from what has been delivered, of this path and phase.

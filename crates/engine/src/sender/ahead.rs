@@ -270,7 +270,7 @@ impl Sender {
             && seq.after_eq(self.peer.edge())
     }
 
-    /// The receiver has stopped, and what is under way ends beyond its window: no copy of that helps.
+    /// The receiver has stopped, and what is under way ends beyond its window: no copy helps.
     pub(super) fn is_beyond_room(&self) -> bool {
         let waits = self.ahead.leave == Leave::Nothing || !self.is_read();
         self.ahead.run().is_some() && waits && self.flight.next().after(self.peer.edge())

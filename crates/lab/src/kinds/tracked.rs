@@ -1,6 +1,6 @@
-//! `tracked`: a reader with a small window that stops, behind a router that tracks connections. What
-//! is beyond its window then never reaches it: the router drops it, or takes it for its own and
-//! resets the connection.
+//! `tracked`: a reader with a small window that stops, behind a router that tracks connections.
+//! What is beyond its window then never reaches it: the router drops it, or takes it for its own
+//! and resets the connection.
 
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
