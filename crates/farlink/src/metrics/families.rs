@@ -253,6 +253,11 @@ pub const FAMILIES: &[Family] = &[
     ),
     engine!("zero_window_probes", "Probes of windows that were closed."),
     // Links.
+    gauge(
+        "farlink_link_ahead_hosts",
+        MapOfLink("hosts", "ahead"),
+        "Hosts behind the link by whether their windows are sent ahead of: taking_hosts, tried_hosts; reset_hosts and dropped_hosts are waited for.",
+    ),
     gauge("farlink_link_up", OfLink("up"), "1 unless somebody who knows says that the link is down."),
     gauge(
         "farlink_link_state",
