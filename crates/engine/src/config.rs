@@ -140,12 +140,12 @@ impl core::str::FromStr for FlowControl {
 /// section 3.3): what it will be when a segment arrives is what counts then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SendAhead {
-    /// It is sent ahead of where hosts of that network have taken all that came at once.
+    /// It is sent ahead of where hosts of that network have taken what was.
+    #[default]
     Auto,
     /// It is always sent ahead of, as long as the host reads.
     On,
     /// It is waited for.
-    #[default]
     Off,
 }
 

@@ -55,6 +55,7 @@ mod hosts;
 mod initial_window;
 mod keepalive;
 mod kept;
+mod leave;
 mod leg;
 mod limited_by;
 pub mod link;

@@ -38,6 +38,7 @@ use crate::spent::Spent;
 pub(crate) use answers::Acknowledged;
 use answers::WayBack;
 pub use change::Change;
+pub use clients::AheadOf;
 use clients::Clients;
 pub use clock::{Clock, LinkEstimate, Pace, RateSource, UNKNOWN_RATE_CC};
 pub use dated::Dated;
@@ -117,6 +118,8 @@ pub struct Link {
     last_handshake: Option<(Instant, Duration)>,
     returns: Returns,
     action: Option<LinkAction>,
+    /// Its bytes cost money: nothing is sent that may be in vain.
+    is_metered: bool,
     explicit: Explicit,
     pairs: Pairs,
     /// Segments say what they say of XCP in its own header, where that gets through.
@@ -351,7 +354,7 @@ impl Link {
             initial_window: declared.leg.initial_window,
             unfair_window_bytes: declared.leg.unfair_window_bytes,
             losses: Losses::default(),
-            copies: CopyBudget::new(declared.copies == Copies::Off, declared.is_metered),
+            copies: CopyBudget::new(declared.copies == Copies::Off),
             memory: Memory::default(),
             meter: Meter::new(identity),
             spent: Spent::default(),
@@ -365,6 +368,7 @@ impl Link {
             last_handshake: None,
             returns: Returns::default(),
             action: declared.action,
+            is_metered: declared.is_metered,
             explicit: declared.explicit.clone(),
             pairs: Pairs::new(declared.xcp_context),
             shims: declared.xcp_shim.map(|_| Shims::default()),

@@ -281,10 +281,17 @@ impl Engine {
     }
 
     /// Whether what may be lost is sent into a link again before that is known, from now on.
-    /// `is_metered`: nor does a copy ask hosts behind it for larger segments.
-    pub fn set_copies(&mut self, way: Way, copies: Copies, is_metered: bool) {
+    pub fn set_copies(&mut self, way: Way, copies: Copies) {
         if let Some(link) = self.links.get_mut(way) {
-            link.set_copies(copies == Copies::Off, is_metered);
+            link.set_copies(copies == Copies::Off);
+        }
+    }
+
+    /// Whether nothing is sent into a link that may be in vain, because its bytes cost money, from
+    /// now on.
+    pub fn set_metered(&mut self, way: Way, is_metered: bool) {
+        if let Some(link) = self.links.get_mut(way) {
+            link.set_metered(is_metered);
         }
     }
 

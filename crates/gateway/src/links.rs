@@ -647,6 +647,7 @@ impl LinkQueue {
             rate_bps: self.rate_bps.unwrap_or(0),
             queue_bps: self.egress.config().rate_bps.unwrap_or(0),
             beside_metered: self.beside.is_metered(),
+            ahead: known.map(|known| known.clients().count_ahead(now)).unwrap_or_default(),
             beside_bps: self.beside.bps(),
             beside_packets: self.beside.total().packets,
             beside_bytes: self.beside.total().bytes,

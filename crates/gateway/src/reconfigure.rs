@@ -146,7 +146,8 @@ impl Gateway {
         self.engine.apply(now, way, Change::InitialWindow(link.leg.initial_window));
         self.engine.set_link_action(way, link.action);
         self.engine.set_xcp_context(way, link.xcp_context);
-        self.engine.set_copies(way, link.copies, link.is_metered);
+        self.engine.set_copies(way, link.copies);
+        self.engine.set_metered(way, link.is_metered);
         self.actions_changed = true;
     }
 
@@ -206,6 +207,9 @@ impl Gateway {
         if let Some(queue) = self.outlet.link_mut(way) {
             queue.look_at_rate(after);
         }
+        done.apply(before.is_metered != after.is_metered, &key("metered"), || {
+            self.engine.set_metered(way, after.is_metered);
+        });
         let is_declared = after.rate_bps.is_some();
         done.apply(before.corrects_rate != after.corrects_rate, &key("rate_correction"), || {
             if is_declared {
@@ -259,10 +263,7 @@ impl Gateway {
             self.engine.set_xcp_context(way, after.xcp_context);
         });
         done.apply(before.copies != after.copies, &key("early_repetition"), || {
-            self.engine.set_copies(way, after.copies, after.is_metered);
-        });
-        done.apply(before.is_metered != after.is_metered, &key("metered"), || {
-            self.engine.set_copies(way, after.copies, after.is_metered);
+            self.engine.set_copies(way, after.copies);
         });
         done.apply(before.byte_budget != after.byte_budget, &key("budget"), || {});
         for (what, differs) in at_restart(before, after) {

@@ -15,18 +15,16 @@ const PART: u64 = 10;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CopyBudget {
     is_off: bool,
-    /// Nor is a host asked by one whether it takes larger segments: bytes are not to be spent so.
-    asks_nothing: bool,
     /// What has been spent and not been earned again, bytes.
     spent_bytes: u64,
     at: Instant,
 }
 
 impl CopyBudget {
-    /// `is_off`: there are to be no copies. `asks_nothing`: nor any that asks for larger segments.
+    /// `is_off`: there are to be no copies.
     #[must_use]
-    pub fn new(is_off: bool, asks_nothing: bool) -> Self {
-        Self { is_off, asks_nothing, ..Self::default() }
+    pub fn new(is_off: bool) -> Self {
+        Self { is_off, ..Self::default() }
     }
 
     fn spent(&self, now: Instant, rate_bps: u64) -> u64 {
@@ -68,12 +66,23 @@ impl Link {
     /// A copy may ask a host behind it whether it takes segments that are larger than a packet.
     #[must_use]
     pub fn may_ask_by_copy(&self) -> bool {
-        !self.copies.asks_nothing
+        !self.is_metered
     }
 
-    /// Whether there are to be copies, from now on, and those that ask hosts.
-    pub fn set_copies(&mut self, off: bool, asks_nothing: bool) {
-        (self.copies.is_off, self.copies.asks_nothing) = (off, asks_nothing);
+    /// Its bytes cost money.
+    #[must_use]
+    pub fn is_metered(&self) -> bool {
+        self.is_metered
+    }
+
+    /// The same from now on.
+    pub fn set_metered(&mut self, is_metered: bool) {
+        self.is_metered = is_metered;
+    }
+
+    /// Whether there are to be copies, from now on.
+    pub fn set_copies(&mut self, off: bool) {
+        self.copies.is_off = off;
     }
 }
 
@@ -84,7 +93,7 @@ mod tests {
     #[test]
     fn copies_take_a_tenth_of_what_the_link_could_have_carried_in_a_minute() {
         let start = Instant::ZERO + Duration::from_secs(1000);
-        let mut copies = CopyBudget::new(false, false);
+        let mut copies = CopyBudget::new(false);
         let mut spend = |now, seconds: u64| {
             let mut spent = 0u64;
             let end = now + Duration::from_secs(seconds);
@@ -104,6 +113,6 @@ mod tests {
         assert!((5_990_000..6_050_000).contains(&minute), "{minute} in the next minute");
         let later = spend(start + Duration::from_secs(3600), 0);
         assert!((6_000_000..6_002_000).contains(&later), "no more than that is saved: {later}");
-        assert!(!CopyBudget::new(true, false).has_room(start, 8_000_000));
+        assert!(!CopyBudget::new(true).has_room(start, 8_000_000));
     }
 }

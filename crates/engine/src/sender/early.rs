@@ -58,7 +58,7 @@ impl Sender {
         }
         let is_paced =
             || self.copying_rate().is_some() && self.governor.paced_until().is_some_and(|at| at > now);
-        self.may_copy_more() && !is_paced()
+        self.may_copy_more() && !self.is_beyond_room() && !is_paced()
     }
 
     /// The rate that copies are paced at, bit/s: where an allowance is used for them that no queue

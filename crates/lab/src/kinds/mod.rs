@@ -36,6 +36,7 @@ mod sizes;
 pub(crate) mod source_clock;
 mod syn_flood;
 mod topologies;
+mod tracked;
 pub(crate) mod transfer;
 
 use std::path::PathBuf;
@@ -115,6 +116,7 @@ pub fn of(name: &str) -> Result<Box<dyn Kind>> {
         "sizes" => Box::new(sizes::SizesKind),
         "syn-flood" => Box::new(syn_flood::SynFloodKind),
         "topologies" => Box::new(topologies::TopologiesKind),
+        "tracked" => Box::new(tracked::TrackedKind),
         "transfer" => Box::new(transfer::TransferKind),
         _ => match Plan::of(name) {
             Some(plan) => Box::new(planned::PlannedKind(plan)),
