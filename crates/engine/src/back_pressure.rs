@@ -282,8 +282,8 @@ impl Hosts<'_> {
         u32::try_from(wanted).unwrap_or(u32::MAX).clamp(max.min(256 << 10), most)
     }
 
-    /// What a relay of host A's data, which nobody has sent yet, will be able to hold at once, beside
-    /// all others that are about to begin; `None`: who bounds it cannot say yet.
+    /// What a relay of host A's data, which nobody has sent yet, will be able to hold at once,
+    /// beside all others that are about to begin; `None`: who bounds it cannot say yet.
     pub(crate) fn first_bytes(&self, cx: &Cx<'_>) -> Option<u32> {
         let limit = self.relay_limit(cx.config, cx.links, Side::B);
         let equal = match cx.config.flow_control {

@@ -234,8 +234,8 @@ pub struct Link {
     /// The rate that the operator has said is held against what arrives at the other end, and less
     /// is sent where that is less.
     pub corrects_rate: bool,
-    /// Each byte costs money: it is not tried whether it carries more than the operator has said, nor
-    /// by a copy whether a host behind it takes segments that are larger than a packet.
+    /// Each byte costs money: it is not tried whether it carries more than the operator has said,
+    /// nor by a copy whether a host behind it takes segments that are larger than a packet.
     pub is_metered: bool,
     /// What it may carry for a price; `None`: nobody counts.
     pub byte_budget: Option<ByteBudget>,

@@ -1,11 +1,11 @@
 //! How large a host's segments are: the one that it sends to is told no larger MSS, as far as they
 //! show.
 //!
-//! What a host announces in its SYN is not always what the other one is told. The rules of this very
-//! machine, or a box on the way, make the MSS smaller, so that both keep to what a tunnel takes
-//! further on; often nobody says so by ICMP. A gateway sees the SYN on one side of such a place, and
-//! the host on the other. Data shows what a host has been told, wherever that was changed: what it
-//! sends while more stands behind is as large as it may be.
+//! What a host announces in its SYN is not always what the other one is told. The rules of this
+//! very machine, or a box on the way, make the MSS smaller, so that both keep to what a tunnel
+//! takes further on; often nobody says so by ICMP. A gateway sees the SYN on one side of such a
+//! place, and the host on the other. Data shows what a host has been told, wherever that was
+//! changed: what it sends while more stands behind is as large as it may be.
 
 use farlink_wire::{Flags, PacketBuf, TcpSegment};
 
@@ -47,8 +47,8 @@ impl Filled {
     }
 }
 
-/// Payload and options of a segment, bytes, and whether its host had more to send at once; `None`: it
-/// has no payload.
+/// Payload and options of a segment, bytes, and whether its host had more to send at once; `None`:
+/// it has no payload.
 #[must_use]
 pub fn shown_by(s: &TcpSegment, packet: &PacketBuf) -> Option<(usize, bool)> {
     let offload = &packet.offload;

@@ -85,9 +85,9 @@ impl Split<'_> {
         (payload > self.hosts().segment_payload(to)).then_some(payload)
     }
 
-    /// Where the way back is slow, and nothing is known of the host: no more than a few packets are of
-    /// full size until one has arrived. A router further on that takes none answers each of them, and
-    /// all errors stand before the acknowledgements. `None`: they may be.
+    /// Where the way back is slow, and nothing is known of the host: no more than a few packets are
+    /// of full size until one has arrived. A router further on that takes none answers each of
+    /// them, and all errors stand before the acknowledgements. `None`: they may be.
     pub(crate) fn first_payload(&self, to: Side) -> Option<u32> {
         let are_out = self.tests_size(to) && !self.are_few_out(to);
         are_out.then(|| self.hosts().payload_of(to, SAFE_PACKET_BYTES))
@@ -108,8 +108,8 @@ impl Split<'_> {
         tx.delivered_bytes() == 0 && leg.oversizing().tests_size && leg.path_mtu.found().is_none()
     }
 
-    /// The first data for a host is about to leave: where nobody has found it out yet, this connection
-    /// does, and others to the same host do not wait for it.
+    /// The first data for a host is about to leave: where nobody has found it out yet, this
+    /// connection does, and others to the same host do not wait for it.
     pub(crate) fn begin_test(&mut self, cx: &mut Cx<'_>, to: Side) {
         let relay = self.relays.get(to.other());
         if relay.tx.delivered_bytes() > 0 || !relay.tx.board().is_empty() {

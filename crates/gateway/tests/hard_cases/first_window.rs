@@ -4,7 +4,7 @@
 //! Host a's first byte has the sequence number ffffff01, host b's 7ffffe81.
 
 use farlink_cc::Kind;
-use farlink_gateway::config::{Action, Copies, FlowControl, LegConfig, Link, Notice};
+use farlink_gateway::config::{Action, Copies, FlowControl, LegConfig, Link, Notice, SendAhead};
 use farlink_wire::Duration;
 
 use crate::script::{Host, Script, Seen, Setup};
@@ -39,7 +39,11 @@ fn script(change: impl FnOnce(&mut Setup)) -> Script {
 /// A client's 200 kB behind this gateway, whose link leads to one that has answered with these
 /// bytes. Returns where what has left ends, before anything is acknowledged.
 fn sent_at_once(v6: bool, ws: &str, answer: &str) -> u32 {
-    let mut t = script(|s| (s.v6, s.link) = (v6, Some(link())));
+    let mut t = script(|s| {
+        (s.v6, s.link) = (v6, Some(link()));
+        // A host alone is waited for.
+        s.config.send_ahead = SendAhead::Off;
+    });
     t.play(&format!(
         "a > S 0 win 65535 <mss 1460,sackOK{ws}>
          b < S 0
@@ -94,7 +98,8 @@ fn more_than_a_header_can_say_leaves_at_once() {
     assert!(sent_at_once(false, ",ws 7", &format!("{OTHER} 32 ffff")) <= 1 + UPLOAD_BYTES, "bounded here");
 }
 
-/// Nobody stands there any more: the host's own word counts, and what it has no room for goes again.
+/// Nobody stands there any more: the host's own word counts, and what it has no room for goes
+/// again.
 #[test]
 fn a_host_that_answers_for_itself_takes_the_word_back() {
     let mut t = script(|s| s.link = Some(link()));

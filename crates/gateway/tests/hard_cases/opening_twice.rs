@@ -58,7 +58,8 @@ fn a_syn_into_a_link_that_loses_leaves_twice() {
         assert_eq!(left, (2, 2));
         let (link, bytes) = (status(&mut t), if v6 { 96 } else { 76 });
         assert_eq!((link.spent.copy_bytes, t.status().counters.openings_copied), (bytes, 1), "{link:?}");
-        // Its repetition does not, nor the first one of a connection over a link that does not lose.
+        // Its repetition does not, nor the first one of a connection over a link that does not
+        // lose.
         t.play(&format!("~1s\n drop\n {SYN}> {{port 40001}}\n ~10"));
         assert_eq!(openings(&mut t, Host::B, 40001), (1, 0));
         for answer in [OTHER.to_owned(), format!("{OTHER} b1 00"), format!("{OTHER} b0")] {

@@ -75,8 +75,8 @@ impl Kind for SizesKind {
     }
 }
 
-/// Payload of the largest segment that the receiver of a transfer got; `hidden`: the server knows the
-/// client by this address.
+/// Payload of the largest segment that the receiver of a transfer got; `hidden`: the server knows
+/// the client by this address.
 fn largest_segment(
     server: &Server,
     outcome: &Outcome,
