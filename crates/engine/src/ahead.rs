@@ -12,6 +12,9 @@ use crate::sender::Happened;
 use crate::side::Side;
 use crate::split::Split;
 
+/// Each host has room for so much, or the link is not what its owner thinks.
+const WINDOW_BYTES: u64 = 65_535;
+
 /// Whether the window of the host on this leg is waited for, in a connection of this rule. A
 /// gateway shows a window of its own, which is as large as it needs to be.
 #[must_use]
@@ -25,6 +28,8 @@ pub fn waited(now: Instant, config: &Config, links: &Links, leg: &Leg, rule: usi
         SendAhead::Off => Waited::Off,
         // What a host has no room for goes again.
         SendAhead::Auto if link.is_metered() => Waited::Metered,
+        // Nor does it help where the link is what is waited for.
+        SendAhead::Auto if !link.holds_more_than(WINDOW_BYTES) => Waited::Link,
         SendAhead::Auto => Waited::Known(link.clients().ahead(now, leg.addr)),
     }
 }

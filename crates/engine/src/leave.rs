@@ -79,6 +79,9 @@ pub enum Waited {
     Off,
     /// The link is metered.
     Metered,
+    /// Nobody has said how fast the link is, it carries clearly less than that, or it holds no more
+    /// in a round trip than any window.
+    Link,
     /// By what is known of the host.
     Known(Known),
 }
@@ -88,7 +91,7 @@ impl Waited {
     #[must_use]
     pub fn leave(self) -> Leave {
         match self {
-            Self::Elsewhere | Self::Off | Self::Metered => Leave::Nothing,
+            Self::Elsewhere | Self::Off | Self::Metered | Self::Link => Leave::Nothing,
             Self::Told => Leave::All,
             Self::Known(known) => known.leave(),
         }
@@ -102,6 +105,7 @@ impl Waited {
             Self::Told => "on",
             Self::Off => "off",
             Self::Metered => "off: metered",
+            Self::Link => "off: link",
             Self::Known(Known::Refuses(Refusal::Reset)) => "off: reset",
             Self::Known(Known::Refuses(Refusal::Dropped)) => "off: dropped",
             Self::Known(known) if known.takes_all() => "on",

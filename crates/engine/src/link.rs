@@ -474,6 +474,17 @@ impl Link {
         self.pace.source().declared_bps().is_some()
     }
 
+    /// The operator says the rate, the link carries three quarters of that or more, and more than
+    /// so many bytes of it in a round trip.
+    #[must_use]
+    pub fn holds_more_than(&self, bytes: u64) -> bool {
+        let rates = self.pace.source().declared_bps().zip(self.rate_in_force_bps());
+        let carries = rates.filter(|(said, carries)| *carries >= said / 4 * 3).map(|(_, carries)| carries);
+        carries
+            .zip(self.rtt_in_force())
+            .is_some_and(|(bps, rtt)| u128::from(bps) * rtt.as_micros() > u128::from(bytes) * 8_000_000)
+    }
+
     /// Bytes that the link layer adds to a packet.
     #[must_use]
     pub fn overhead_bytes(&self) -> u32 {

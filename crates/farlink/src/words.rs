@@ -138,6 +138,7 @@ fn ahead(flow: &Value, towards: &str) -> &'static str {
         "tried" => "; little goes ahead of it, until that is seen to be taken",
         "off" => "; it is waited for: send_ahead is \"off\"",
         "off: metered" => "; it is waited for: the link is metered",
+        "off: link" => "; it is waited for: the link holds no more, or less than is declared",
         "off: reset" => "; it is waited for: what went ahead of it drew a reset in the last ten minutes",
         "off: dropped" => "; it is waited for: what went ahead of it was dropped in the last ten minutes",
         _ => "",
