@@ -112,7 +112,8 @@ impl Split<'_> {
     /// connection does, and others to the same host do not wait for it.
     pub(crate) fn begin_test(&mut self, cx: &mut Cx<'_>, to: Side) {
         let relay = self.relays.get(to.other());
-        if relay.tx.delivered_bytes() > 0 || !relay.tx.board().is_empty() {
+        // Who has all sent at once finds out by that.
+        if relay.tx.goes_ahead() || relay.tx.delivered_bytes() > 0 || !relay.tx.board().is_empty() {
             return;
         }
         let ack_bytes = self.hosts().ack_bytes(to);

@@ -67,7 +67,7 @@ impl Sender {
         if mss < self.mss() {
             self.set_mss_for_options(mss);
         }
-        self.flight.resend_larger(mss);
+        if self.ahead.is_on() { self.flight.resend_all() } else { self.flight.resend_larger(mss) }
     }
 
     /// Options that come or go change what fits beside them; nothing in flight is lost by it.
