@@ -178,8 +178,9 @@ impl Split<'_> {
         }
         let before = leg.peer.hello().filter(|_| leg.peer.is_heard());
         let introduction = self.relays.get_mut(from).rx.introduction_mut();
-        introduction.hear(cx.now, &mut leg.peer, option, from == Side::A, cx.links.hello());
-        let told = leg.peer.on_segment(option);
+        let is_stripped = introduction.hear(cx.now, &mut leg.peer, option, from == Side::A, cx.links.hello());
+        let of_handshake = introduction.is_needless();
+        let told = leg.peer.on_segment(option).map(|told| told.at(s.ack));
         if let Some(link) = cx.links.at(leg.via) {
             leg.peer.restrict(|hello| link.admits(hello));
         }
@@ -188,6 +189,10 @@ impl Split<'_> {
             && let Some(link) = cx.links.at_mut(leg.via)
         {
             link.meet(hello);
+            link.note_met(cx.now, leg.addr, of_handshake && from == Side::A);
+        }
+        if is_stripped && let Some(link) = cx.links.at_mut(leg.via) {
+            link.boxes_mut().note_stripped(cx.now, leg.addr);
         }
         leg.take_told_window(s.ack, u32::from(s.window) << leg.window_scale, told.as_ref());
         self.govern_by_gateway(cx, from);

@@ -3,24 +3,24 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use farlink_wire::{
-    Duration, FARLINK_SYN, FARLINK_SYN_ACK, Flags, IcmpError, Instant, PacketBuf, Pool, TcpSegment, edit,
-    verify_checksums,
+    Duration, Flags, IcmpError, Instant, PacketBuf, Pool, TcpSegment, edit, verify_checksums,
 };
 
 use crate::census::Census;
 use crate::challenge::Challenges;
 use crate::checked::Turns;
-use crate::config::{Action, Config, FlowControl, Pinned};
+use crate::config::{Action, Config};
 use crate::cx::Cx;
 use crate::event::{Because, Ends, Event};
 use crate::fate::Fate;
 use crate::flow::Flow;
 use crate::flow_id::FlowId;
 use crate::handshake::{Answer, HalfOpen, Step, SynCache};
+use crate::kept::Kept;
 use crate::leg::Handshake;
 use crate::link::{LinkReport, Links};
 use crate::net::{IfaceId, Way};
-use crate::peer::{Hello, Peer, insert_farlink};
+use crate::peer::Peer;
 use crate::promise::Promise;
 use crate::ready::{Ready, ReadyId, Turn, What};
 use crate::receiver::Receiver;
@@ -46,11 +46,6 @@ pub enum Outcome {
 
 /// Routes count as unsteady for so long after a packet has been seen to go round us.
 pub(crate) const UNSTEADY: Duration = Duration::from_secs(600);
-
-/// Where the share of a connection in a link's budget is smaller than this, its SYN shows two
-/// segments.
-const FIRST_SHARE_BYTES: u32 = 4 * 65_536;
-const FIRST_WINDOW_BYTES: u16 = 2 * 1460;
 
 /// The TCP engine.
 pub struct Engine {
@@ -79,6 +74,8 @@ pub struct Engine {
     returns: VecDeque<Return>,
     /// Since when there are some.
     restarting_since: Instant,
+    /// Handshakes that go out once more, right behind what has just gone.
+    copies: Vec<Kept>,
 }
 
 macro_rules! cx {
@@ -100,6 +97,7 @@ macro_rules! cx {
 }
 pub(crate) use cx;
 
+mod opening;
 mod ways;
 
 use ways::Return;
@@ -131,6 +129,7 @@ impl Engine {
             checks: Turns::default(),
             returns: VecDeque::new(),
             restarting_since: Instant::ZERO,
+            copies: Vec::new(),
             config,
         }
     }
@@ -288,7 +287,6 @@ impl Engine {
             self.happened(&Ends::of_handshake(s), self.shortage(), net);
             return self.pass(via, s, packet, net);
         }
-        let is_by_link = self.is_link(via);
         let Some(h) = self.syns.on_syn(now, key, from_low, s, via, decision) else {
             return self.pass(via, s, packet, net);
         };
@@ -296,19 +294,7 @@ impl Engine {
         if syns == 1 {
             self.links.handshake_begins(now);
         }
-        // Gateways stand at the ends of declared links. One that may have had an answer without our
-        // option does not know of us.
-        if let Some(option) = o.farlink.as_ref().filter(|o| o.form == FARLINK_SYN)
-            && is_by_link
-            && !h.answered_silently
-        {
-            let hello = Hello::read(&option.body);
-            let link = self.links.at_mut(via);
-            h.a.peer = Peer::Offered(link.map_or(hello, |link| {
-                link.note_asked();
-                link.admits(hello)
-            }));
-        }
+        self.hear_asking(now, via, &key, s);
         if o.has_ours() {
             edit::remove_farlink_option(&mut packet, s);
         }
@@ -323,7 +309,7 @@ impl Engine {
                 edit::set_window(&mut packet, s, shown);
             }
         }
-        self.ask_for_gateway(via, key, syns, s, &mut packet, net);
+        self.ask_for_gateway(now, via, key, syns, s, &mut packet, net);
         self.keep_for_link(now, via, key, s, packet, net).map_or(Outcome::Taken, Outcome::Forward)
     }
 
@@ -342,37 +328,6 @@ impl Engine {
             self.happened(&Ends::of_handshake(s), what, net);
         }
         decision
-    }
-
-    /// A SYN that leaves over a link asks for a gateway at its other end; `syns`: how often the
-    /// host has sent it.
-    fn ask_for_gateway(
-        &mut self,
-        via: IfaceId,
-        key: Key,
-        syns: u32,
-        s: &TcpSegment,
-        packet: &mut PacketBuf,
-        net: &mut dyn World,
-    ) {
-        let out = net.route(via, s.ip.src, s.ip.dst).map_or(IfaceId::OTHER, |r| r.iface);
-        let is_away = self.links.is_away(self.links.way(out));
-        let asks = self.links.at_mut(out).is_some_and(|link| link.may_ask(syns, is_away));
-        let asks = asks && self.is_link(out) && !s.options.mptcp && !s.options.fast_open;
-        let asked = asks && insert_farlink(packet, FARLINK_SYN, Some(self.links.hello()));
-        if let Some(h) = self.syns.get_mut(&key) {
-            h.asked |= asked;
-            h.went_plain |= !asked;
-        }
-    }
-
-    /// The window that a SYN or its answer may show, where what it asks for goes into a link whose
-    /// budget is for many: enough to begin with. What the connection gets is decided when it is
-    /// established.
-    fn first_window(&self, out: Way) -> Option<u16> {
-        let automatic = self.config.flow_control == FlowControl::Automatic;
-        let share = self.links.equal_share(out, self.syns.len()).filter(|_| automatic)?;
-        (share < FIRST_SHARE_BYTES).then_some(FIRST_WINDOW_BYTES)
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -396,61 +351,11 @@ impl Engine {
                 if !s.flags.contains(Flags::SYN | Flags::ACK) {
                     return self.pass(via, s, packet, net);
                 }
-                {
-                    let upstream = self.syns.get_mut(&key).and_then(|h| h.a.peer.hello());
-                    // An echoed option of our own is no answer, and nothing for the host either.
-                    if s.options.has_ours() {
-                        edit::remove_farlink_option(&mut packet, s);
-                    }
-                    if s.flags.ae() {
-                        edit::set_flags(&mut packet, s, s.flags.without(Flags::AE));
-                    }
-                    let cut = self.first_window(self.links.way(via)).filter(|cut| *cut < s.window);
-                    let over_link = self.is_link(via);
-                    if over_link && self.syns.get_mut(&key).is_some_and(|h| h.answered_once) {
-                        self.links.hear_answer(now, self.links.way(via));
-                    }
-                    if let Some(h) = self.syns.get_mut(&key)
-                        && let Some(answer) = h.answer.as_mut()
-                    {
-                        if !over_link {
-                            answer.b.peer = Peer::None;
-                        }
-                        let of_gateway = answer.b.peer.is_marked();
-                        if let Some(link) = self.links.at_mut(via).filter(|_| h.asked) {
-                            h.introduces |= !link.note_answer(of_gateway) && h.went_plain;
-                        }
-                        let shown = *answer.shown_bytes.get_or_insert(cut.unwrap_or(u16::MAX));
-                        if shown < s.window {
-                            edit::set_window(&mut packet, s, shown);
-                        }
-                    }
-                    self.raise_mss(&key, s, &mut packet);
-                    // One that said nothing of itself is told nothing of us.
-                    let hello = upstream.filter(|h| h.reads_frames()).map(|_| self.links.hello());
-                    let told = upstream.is_some() && insert_farlink(&mut packet, FARLINK_SYN_ACK, hello);
-                    if let Some(h) = self.syns.get_mut(&key).filter(|_| !told) {
-                        // The gateway before this one is not told, and goes by that.
-                        (h.a.peer, h.answered_silently) = (Peer::None, true);
-                    }
-                }
+                self.pass_answer(now, via, key, s, &mut packet);
             }
             Step::Complete(h) => return self.establish(now, via, key, *h, s, packet, net),
         }
         self.keep_for_link(now, via, key, s, packet, net).map_or(Outcome::Taken, Outcome::Forward)
-    }
-
-    /// The answer says a larger MSS than the server's, where the rule wants that (experiment B2).
-    fn raise_mss(&mut self, key: &Key, s: &TcpSegment, packet: &mut PacketBuf) {
-        let Some((via, rule)) = self.syns.get_mut(key).map(|h| (h.a.via, h.rule)) else { return };
-        let Some(rule) = self.config.rules.get(rule) else { return };
-        let is_wanted = self.config.pinned != Pinned::Never && rule.action == Action::Split;
-        let mss = rule.raise_mss.filter(|_| is_wanted && self.is_link(via));
-        let Some(mss) = mss.filter(|mss| s.options.mss.is_some_and(|said| said < *mss)) else { return };
-        edit::set_mss(packet, s, mss);
-        if let Some(answer) = self.syns.get_mut(key).and_then(|h| h.answer.as_mut()) {
-            answer.agreed.mss_raised = true;
-        }
     }
 
     /// The client's first segment after the SYN-ACK: from here on the connection is split. The
@@ -461,11 +366,14 @@ impl Engine {
         now: Instant,
         via: IfaceId,
         key: Key,
-        h: HalfOpen,
+        mut h: HalfOpen,
         s: &TcpSegment,
         mut packet: PacketBuf,
         net: &mut dyn World,
     ) -> Outcome {
+        if !s.flags.rst() {
+            self.learn_of_acknowledgement(now, &mut h, s);
+        }
         let Some(answer) = h.answer.as_deref() else { return Outcome::Forward(packet) };
         if !s.flags.rst()
             && !self.replaces(&key, h.a_is_low, Pair { a: [h.a.via, via], b: [answer.b.via; 2] }, net)
@@ -534,8 +442,15 @@ impl Engine {
         let r = &mut *relays;
         r.begin_stamps(&cx, &legs.a, s);
         r.b.rx = Receiver::new(s.ack, shown_b);
-        if h.introduces && !legs.b.peer.is_marked() {
-            r.b.rx.introduce(now);
+        match legs.b.peer {
+            Peer::None if h.introduces => {
+                r.b.rx.introduce(now);
+                if let Some(link) = cx.links.at_mut(legs.b.via) {
+                    link.boxes_mut().note_introduced(now, legs.b.addr);
+                }
+            }
+            Peer::None if h.asked.has_with() => r.b.rx.may_introduce(),
+            _ => {}
         }
         // A host counts the largest window from this segment on, not from the SYN.
         r.b.rx.forget_window_shown_max();

@@ -7,6 +7,7 @@ use farlink_wire::{Duration, Flags, Instant, SeqNum, TcpSegment};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
+use crate::asked::{Came, Gone};
 use crate::config::Class;
 use crate::kept::Kept;
 use crate::leg::{Agreed, Handshake, Leg};
@@ -41,25 +42,32 @@ pub struct HalfOpen {
     pub shown_bytes: Option<u16>,
     /// Host B and what its SYN-ACK said.
     pub answer: Option<Box<Answer>>,
-    /// Its SYN went on with our option: its answer may speak of a gateway.
-    pub asked: bool,
-    /// One has gone on without it: its answer does not speak of a gateway that is there.
-    pub went_plain: bool,
+    /// Its SYNs as they have come: with our option of a gateway before this one, or without.
+    pub came: Came,
+    /// Its SYNs as they have gone on: whether they ask for a gateway beyond.
+    pub asked: Gone,
+    /// The answers to them that went on to a gateway before this one: whether they told of this
+    /// one.
+    pub told: Gone,
     /// A gateway that the answer did not speak of may be there all the same.
     pub introduces: bool,
     /// SYNs seen.
     pub syns: u32,
     /// One SYN-ACK has been seen.
     pub answered_once: bool,
-    /// A SYN-ACK went on without our option.
-    pub answered_silently: bool,
     /// What waits for its link.
     kept: Option<Box<Kept>>,
-    /// Something has waited: what is answered now says nothing of a round trip.
     has_waited: bool,
 }
 
 impl HalfOpen {
+    /// Something has waited for its link: what is answered now says nothing of a round trip, nor of
+    /// what gets through.
+    #[must_use]
+    pub fn has_waited(&self) -> bool {
+        self.has_waited
+    }
+
     /// A host could take this reset: its number lies in the window, or it answers the SYN (RFC 9293
     /// 3.10.7.3).
     fn may_end_by(&self, from: Side, s: &TcpSegment) -> bool {
@@ -306,12 +314,12 @@ impl SynCache {
             class: decision.class,
             shown_bytes: None,
             answer: None,
-            asked: false,
-            went_plain: false,
+            came: Came::default(),
+            asked: Gone::default(),
+            told: Gone::default(),
             introduces: false,
             syns: 1,
             answered_once: false,
-            answered_silently: false,
             kept: None,
             has_waited: false,
         };
@@ -434,8 +442,11 @@ impl SynCache {
         if window_scale {
             b.window_scale = o.window_scale.unwrap_or(0);
         }
-        let answer = o.farlink.as_ref().filter(|f| h.asked && f.form == farlink_wire::FARLINK_SYN_ACK);
-        b.peer = answer.map_or(Peer::None, |f| Peer::Offered(Hello::read(&f.body)));
+        let asked = h.asked.has_with();
+        let answer = o.farlink.as_ref().filter(|f| asked && f.form == farlink_wire::FARLINK_SYN_ACK);
+        // A gateway that has told of itself repeats its answer without that.
+        let before = h.answer.as_ref().filter(|a| a.isn == s.seq).map_or(Peer::None, |a| a.b.peer);
+        b.peer = answer.map_or(before, |f| Peer::Offered(Hello::read(&f.body)));
         let agreed = Agreed {
             pads_marks: false,
             mss_raised: false,

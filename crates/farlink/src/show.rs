@@ -255,6 +255,9 @@ fn status_text(status: &Value) -> String {
     for said in list(status, "/links").iter().filter_map(undeclared::advice) {
         out += &format!("{:<12} {said}\n", "note:");
     }
+    for said in list(status, "/links").iter().filter_map(words::boxes) {
+        out += &format!("{:<12} {said}\n", "note:");
+    }
     for table in [
         links,
         carried(status),

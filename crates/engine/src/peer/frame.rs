@@ -45,13 +45,15 @@ pub enum Kind {
     Link = 9,
     /// How much payload of the other direction has come twice, modulo 2^32: 4 bytes.
     Twice = 10,
+    /// How far the far host's acknowledgement is behind that of the segment: 4 bytes.
+    FarBehind = 12,
 }
 
 /// Bytes of the value of a tag.
 pub const TAG_BYTES: usize = 13;
 
 impl Kind {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::FarAck,
         Self::Window,
         Self::Arrived,
@@ -61,6 +63,7 @@ impl Kind {
         Self::Shims,
         Self::Link,
         Self::Twice,
+        Self::FarBehind,
     ];
 
     fn of(head: u8) -> Option<Self> {

@@ -30,12 +30,22 @@ pub enum Capability {
     Xcp = 16,
     /// The same in XCP's own header, before TCP.
     Shim = 32,
+    /// The far host's acknowledgement is told by how far it is behind the segment's own. So it stands
+    /// where a box on the way translates sequence numbers.
+    FarBehind = 128,
 }
 
 impl Capability {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::SoftWindow, Self::Reports, Self::Runs, Self::MarkInPadding, Self::Xcp, Self::Shim];
+    pub const ALL: [Self; 7] = [
+        Self::SoftWindow,
+        Self::Reports,
+        Self::Runs,
+        Self::MarkInPadding,
+        Self::Xcp,
+        Self::Shim,
+        Self::FarBehind,
+    ];
 
     /// Its name in the status.
     #[must_use]
@@ -47,6 +57,7 @@ impl Capability {
             Self::MarkInPadding => "mark-in-padding",
             Self::Xcp => "xcp",
             Self::Shim => "xcp-shim",
+            Self::FarBehind => "far-behind",
         }
     }
 }
@@ -99,7 +110,10 @@ impl Hello {
         Self { identity: Identity::UNKNOWN, version: 1, capabilities: Self::FIRST, key_id: 0 };
     /// What version 1 had.
     const FIRST: u16 = Capability::SoftWindow as u16 | Capability::Reports as u16 | Capability::Runs as u16;
-    const ALL: u16 = Self::FIRST | Capability::MarkInPadding as u16 | Capability::Xcp as u16;
+    const ALL: u16 = Self::FIRST
+        | Capability::MarkInPadding as u16
+        | Capability::Xcp as u16
+        | Capability::FarBehind as u16;
 
     /// Of this gateway.
     #[must_use]
