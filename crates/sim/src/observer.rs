@@ -26,8 +26,8 @@ struct Heard {
     acked: Option<u64>,
     /// The same of segments that no other gateway has put its mark on.
     acked_unmarked: u64,
-    /// SYNs of this side: may go out, by what came in, and went out.
-    syns: [u32; 2],
+    /// SYNs of this side that may go out, that did, and (1) had the option: one more may follow.
+    syns: [u32; 3],
     /// DSCPs and flow labels that arrived.
     labels: Vec<(u8, u32)>,
     /// TSval of the newest segment that the gateway made in this side's name.
@@ -592,14 +592,14 @@ fn check_made(
     allowed: &Allowances,
 ) -> Checked {
     let other = conn.sides[1 - side].as_ref();
-    let odd = Flags::URG | Flags::ECE | Flags::CWR | Flags::AE;
-    if s.flags.any(odd) {
+    if s.flags.any(Flags::URG | Flags::ECE | Flags::CWR | Flags::AE) {
         return Err(format!("flags that no host set: {:?}", s.flags));
     }
     if s.flags.syn() {
-        heard[side].syns[1] += 1;
-        let [may, went] = heard[side].syns;
-        return if went > may { Err(format!("SYN number {went} where {may} may go")) } else { Ok(()) };
+        let [may, went, with] = &mut heard[side].syns;
+        (*went, *with) = (*went + 1, *with | u32::from(s.options.has_ours()));
+        let is_one_more = *went > *may + *with;
+        return if is_one_more { Err(format!("SYN number {went} where {may} may go")) } else { Ok(()) };
     }
     let Some(other) = other else { return Ok(()) };
     let shown = u64::from(s.window) << conn.shift(side);

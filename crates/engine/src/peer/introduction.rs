@@ -98,6 +98,12 @@ impl Introduction {
         is_stripped
     }
 
+    /// Who is marked there is a gateway, though it has not been heard who it is.
+    #[must_use]
+    pub fn is_asking(self) -> bool {
+        matches!(self, Self::Asked | Self::Asks(_))
+    }
+
     /// The handshake has said who speaks, or could have.
     #[must_use]
     pub fn is_needless(self) -> bool {
