@@ -309,7 +309,7 @@ impl Engine {
                 edit::set_window(&mut packet, s, shown);
             }
         }
-        self.ask_for_gateway(now, via, key, syns, s, &mut packet, net);
+        self.ask_for_gateway(now, via, key, s, &mut packet, net);
         self.keep_for_link(now, via, key, s, packet, net).map_or(Outcome::Taken, Outcome::Forward)
     }
 

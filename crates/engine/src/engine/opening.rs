@@ -42,18 +42,17 @@ impl Engine {
         }
     }
 
-    /// A SYN that leaves over a link asks for a gateway at its other end; `syns`: how often the
-    /// host has sent it.
+    /// A SYN that leaves over a link asks for a gateway at its other end.
     pub(super) fn ask_for_gateway(
         &mut self,
         now: Instant,
         via: IfaceId,
         key: Key,
-        syns: u32,
         s: &TcpSegment,
         packet: &mut PacketBuf,
         net: &mut dyn World,
     ) {
+        let Some(h) = self.syns.get_mut(&key) else { return };
         let out = net.route(via, s.ip.src, s.ip.dst).map_or(IfaceId::OTHER, |r| r.iface);
         let is_away = self.links.is_away(self.links.way(out));
         let hello = self.links.hello();
@@ -61,7 +60,7 @@ impl Engine {
         if s.options.mptcp || s.options.fast_open {
             return;
         }
-        let wanted = link.asks(now, s.ip.dst, syns, is_away);
+        let wanted = link.asks(now, s.ip.dst, h.syns, is_away);
         let plain = (wanted == Goes::Both).then(|| Kept::of(via, s, packet));
         let has_room = wanted != Goes::Plain && insert_farlink(packet, FARLINK_SYN, Some(hello));
         let goes = if has_room { wanted } else { Goes::Plain };
@@ -69,9 +68,7 @@ impl Engine {
             link.boxes_mut().note_tried(now, Opening::Syn, s.ip.dst);
             self.copies.push(plain);
         }
-        if let Some(h) = self.syns.get_mut(&key) {
-            h.asked.note(now, s, goes);
-        }
+        h.asked.note(now, s, goes);
     }
 
     /// The answer of a server goes on: what it says of a gateway beyond is heard, and the one

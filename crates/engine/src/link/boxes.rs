@@ -336,7 +336,7 @@ impl Link {
         self.boxes.note_arrived(now, opening, host);
     }
 
-    /// A gateway on the way to this host is heard; `was_told`: of this one it was told by an answer.
+    /// A gateway on the way to this host is heard; `was_told`: an answer has told it of this one.
     pub(crate) fn note_met(&mut self, now: Instant, host: IpAddr, was_told: bool) {
         self.boxes.note_heard(host);
         if was_told {
@@ -349,8 +349,8 @@ impl Link {
         self.boxes.note_dropped(now, opening, host);
     }
 
-    /// A gateway may stand on the way to this host that no SYN has reached, or whose answer has lost
-    /// its option: it is asked by what follows.
+    /// A gateway may stand on the way to this host that no SYN has reached, or whose answer has
+    /// lost its option: it is asked by what follows.
     pub(crate) fn may_introduce(&self, now: Instant, host: IpAddr) -> bool {
         let may_be = !self.far_end.is_known_alone() || self.far_end.gateways().next().is_some();
         may_be && self.boxes.may_introduce(now, host)

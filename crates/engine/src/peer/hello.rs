@@ -30,8 +30,8 @@ pub enum Capability {
     Xcp = 16,
     /// The same in XCP's own header, before TCP.
     Shim = 32,
-    /// The far host's acknowledgement is told by how far it is behind the segment's own. So it stands
-    /// where a box on the way translates sequence numbers.
+    /// The far host's acknowledgement is told by how far it is behind the segment's own. So it
+    /// stands where a box on the way translates sequence numbers.
     FarBehind = 128,
 }
 

@@ -1,6 +1,7 @@
-//! `middleboxes`: a box between the gateways, or between the one and the host, that takes offence at
-//! TCP options, writes them anew, translates sequence numbers, answers for the server. Connections
-//! one after another; and how much longer each waits for its first byte than the hosts alone do.
+//! `middleboxes`: a box between the gateways, or between the one and the host, that takes offence
+//! at TCP options, writes them anew, translates sequence numbers, answers for the server.
+//! Connections one after another; and how much longer each waits for its first byte than the hosts
+//! alone do.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
