@@ -176,6 +176,11 @@ impl Engine {
         if let Some(link) = self.links.at_mut(via) {
             link.count(now, s, &packet);
         }
+        if s.flags.contains(Flags::SYN | Flags::ACK)
+            && let Some(link) = self.links.at_mut(via)
+        {
+            link.boxes_mut().hear_answer(now, (s.ip.src, s.src_port, s.dst_port));
+        }
         let domain = self.domain(via);
         let (key, from_low) = Key::new(domain, (s.ip.src, s.src_port), (s.ip.dst, s.dst_port));
         let mut known = self.table.find(&key, from_low);

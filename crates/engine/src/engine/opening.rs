@@ -66,6 +66,7 @@ impl Engine {
         let goes = if has_room { wanted } else { Goes::Plain };
         if let Some(plain) = plain.filter(|_| has_room) {
             link.boxes_mut().note_tried(now, Opening::Syn, s.ip.dst);
+            link.boxes_mut().note_trial((s.ip.dst, s.dst_port, s.src_port));
             self.copies.push(plain);
         }
         h.asked.note(now, s, goes);
@@ -159,21 +160,25 @@ impl Engine {
         if h.a.peer == Peer::None {
             return;
         }
-        let Some(link) = self.links.at_mut(h.a.via).filter(|_| h.told.has_with()) else {
+        let Some(link) = self.links.at_mut(h.a.via) else {
             h.a.peer = Peer::None;
             return;
         };
+        if !h.told.has_with() {
+            // Where it only could not be told it is there, too.
+            let is_shut = link.boxes().crossing(now, Opening::Answer, h.a.addr) == Crossing::Shut;
+            if !is_shut || h.came.is_plain() {
+                h.a.peer = Peer::None;
+            }
+            return;
+        }
         let is_marked = s.options.farlink.as_ref().is_some_and(|o| o.form == FARLINK_DATA);
         match h.told.answered(now, s, link.measured_rtt()) {
             _ if is_marked => link.note_arrived(now, Opening::Answer, s.ip.src),
             Answered::With => link.note_arrived(now, Opening::Answer, s.ip.src),
-            Answered::Either => {}
-            Answered::Plain => {
-                if !h.has_waited() {
-                    link.note_dropped(now, Opening::Answer, s.ip.src);
-                }
-                h.a.peer = Peer::None;
-            }
+            Answered::Plain if !h.has_waited() => link.note_dropped(now, Opening::Answer, s.ip.src),
+            // It has not been told, and is there: marks let it ask.
+            Answered::Plain | Answered::Either => {}
         }
     }
 

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use farlink_wire::{Duration, Instant};
 
 use super::Link;
+use crate::asked::COPY_APART;
 
 /// Networks that are remembered. The one goes first that was heard of least lately.
 const PLACES_MAX: usize = 1024;
@@ -22,6 +23,8 @@ const LIFETIME: Duration = Duration::from_secs(24 * 3600);
 const TRY_AFTER: Duration = Duration::from_secs(60);
 /// See [`TRY_AFTER`].
 const TRY_AFTER_MAX: Duration = Duration::from_secs(3600);
+/// One that was lost by chance shows so by then: the next handshake tries it again.
+const SURE_AFTER: Duration = Duration::from_secs(3);
 /// Connections in whose data a gateway is asked for, that no SYN has reached, until one is heard.
 const UNHEARD_MAX: u8 = 6;
 /// Networks that are told by name.
@@ -74,7 +77,13 @@ pub struct Boxes {
     places: BTreeMap<IpAddr, Place>,
     /// Changes with each news.
     news: u64,
+    /// The SYN that has gone both ways last: to which host and ports, and when it was answered for
+    /// the first time.
+    trial: Option<(Ends, Option<Instant>)>,
 }
+
+/// Address and port of a server, and the port of its client.
+type Ends = (IpAddr, u16, u16);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Place {
@@ -99,6 +108,7 @@ struct Dropped {
     at: Instant,
     try_at: Instant,
     try_after: Duration,
+    tried_at: Option<Instant>,
 }
 
 impl Place {
@@ -140,6 +150,12 @@ impl Seen {
         self.dropped.filter(|dropped| Self::is_alive(dropped.at, now))
     }
 
+    /// They have been dropped, and were again when that was tried.
+    fn is_sure(&self, now: Instant) -> bool {
+        let tried_at = self.dropped(now).and_then(|dropped| dropped.tried_at);
+        tried_at.is_some_and(|at| now.since(at) >= SURE_AFTER)
+    }
+
     fn crossing(&self, now: Instant) -> Crossing {
         match (self.dropped(now), self.arrived_at) {
             (Some(dropped), _) if now >= dropped.try_at => Crossing::Tried,
@@ -151,7 +167,7 @@ impl Seen {
 
     fn note_dropped(&mut self, now: Instant) {
         // The first is tried again at once: it may have been lost.
-        let fresh = Dropped { at: now, try_at: now, try_after: TRY_AFTER };
+        let fresh = Dropped { at: now, try_at: now, try_after: TRY_AFTER, tried_at: None };
         self.dropped = Some(self.dropped(now).map_or(fresh, |known| Dropped { at: now, ..known }));
     }
 
@@ -162,6 +178,7 @@ impl Seen {
     fn note_tried(&mut self, now: Instant) {
         if let Some(dropped) = &mut self.dropped {
             dropped.at = now;
+            dropped.tried_at = Some(dropped.tried_at.unwrap_or(now));
             dropped.try_at = now + dropped.try_after;
             dropped.try_after = (dropped.try_after * 2).min(TRY_AFTER_MAX);
         }
@@ -211,6 +228,35 @@ impl Boxes {
     pub fn note_tried(&mut self, now: Instant, opening: Opening, host: IpAddr) {
         self.whole.of_mut(opening).note_tried(now);
         self.place_mut(now, host).of_mut(opening).note_tried(now);
+    }
+
+    /// A SYN has gone both ways to this server, from this port of its client.
+    pub fn note_trial(&mut self, ends: Ends) {
+        self.trial = Some((ends, None));
+    }
+
+    /// A SYN-ACK has come. Where a SYN has gone both ways, and both are answered, the one with the
+    /// option has got through, though nobody there knows it.
+    pub fn hear_answer(&mut self, now: Instant, ends: Ends) {
+        let Some((of, first_at)) = &mut self.trial else { return };
+        if *of != ends {
+            return;
+        }
+        match *first_at {
+            None => *first_at = Some(now),
+            Some(at) => {
+                self.trial = None;
+                if now.since(at) < COPY_APART {
+                    self.note_arrived(now, Opening::Syn, ends.0);
+                }
+            }
+        }
+    }
+
+    /// Nothing is known of any.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
     }
 
     /// An answer from there came without the option that a gateway had put into it.
@@ -273,12 +319,12 @@ impl Boxes {
     /// They do not arrive anywhere over the link, as far as is known.
     #[must_use]
     pub fn is_shut(&self, now: Instant, opening: Opening) -> bool {
-        self.whole.of(opening).dropped(now).is_some()
+        self.whole.of(opening).is_sure(now)
     }
 
     /// The networks to which they do not arrive, with their bits.
     pub fn shut(&self, now: Instant, opening: Opening) -> impl Iterator<Item = (IpAddr, u32)> {
-        self.places_where(move |place| place.of(opening).dropped(now).is_some())
+        self.places_where(move |place| place.of(opening).is_sure(now))
     }
 
     fn places_where(&self, is_meant: impl Fn(&Place) -> bool) -> impl Iterator<Item = (IpAddr, u32)> {
@@ -318,7 +364,7 @@ impl Boxes {
         let is_any = self.places_where(|place| place.is_stripped(now)).next().is_some();
         let stripped = is_any.then(|| {
             let from = names(&mut self.places_where(|place| place.is_stripped(now)));
-            format!("a box on the way takes Farlink's TCP option (kind 254) out of SYN-ACKs, from {from}: gateways are found later")
+            format!("SYN-ACKs come without Farlink's TCP option (kind 254) from {from}, because of a box on the way: gateways are found later")
         });
         dropped.chain(stripped).collect()
     }
@@ -392,8 +438,9 @@ mod tests {
         let (here, there) = (host("192.0.2.1"), host("198.51.100.1"));
         let mut boxes = Boxes::default();
         assert_eq!(boxes.crossing(at(1), Syn, here), Crossing::Unknown);
-        assert!(boxes.note_dropped(at(1), Syn, here) && boxes.is_shut(at(1), Syn));
+        assert!(boxes.note_dropped(at(1), Syn, here) && !boxes.is_shut(at(9), Syn), "by chance?");
         boxes.note_tried(at(1), Syn, here);
+        assert!(!boxes.is_shut(at(3), Syn) && boxes.is_shut(at(4), Syn));
         for of in [here, there, host("192.0.2.77")] {
             assert_eq!(boxes.crossing(at(2), Syn, of), Crossing::Shut);
             assert_eq!(boxes.crossing(at(2), Answer, of), Crossing::Unknown, "another kind");
@@ -403,7 +450,8 @@ mod tests {
         assert_eq!(boxes.crossing(at(4), Syn, here), Crossing::Shut, "it is that network");
         assert_eq!(boxes.crossing(at(4), Syn, host("203.0.113.9")), Crossing::Unknown);
         assert!(boxes.note_dropped(at(5), Syn, host("203.0.113.9")) && !boxes.is_shut(at(5), Syn));
-        let shut: Vec<_> = boxes.shut(at(5), Syn).collect();
+        boxes.note_tried(at(5), Syn, host("203.0.113.9"));
+        let shut: Vec<_> = boxes.shut(at(8), Syn).collect();
         assert_eq!(shut, [(host("192.0.2.0"), 24), (host("203.0.113.0"), 24)]);
     }
 
@@ -422,7 +470,7 @@ mod tests {
             }
         }
         assert!((10..20).contains(&tries), "{tries}");
-        assert_eq!(boxes.shut(at(last), Syn).collect::<Vec<_>>(), [(host("2001:db8:1::"), 48)]);
+        assert_eq!(boxes.shut(at(last + 3), Syn).collect::<Vec<_>>(), [(host("2001:db8:1::"), 48)]);
         assert_eq!(boxes.crossing(at(last) + LIFETIME, Syn, v6), Crossing::Unknown);
         assert!(!boxes.is_shut(at(last) + LIFETIME, Syn));
         assert_eq!(boxes.shut(at(last) + LIFETIME, Syn).count(), 0);
@@ -433,15 +481,34 @@ mod tests {
         let mut boxes = Boxes::default();
         assert!(boxes.words(at(1)).is_empty());
         boxes.note_dropped(at(1), Syn, host("192.0.2.1"));
-        let [all] = &boxes.words(at(1))[..] else { panic!("one") };
+        boxes.note_tried(at(1), Syn, host("192.0.2.1"));
+        let [all] = &boxes.words(at(4))[..] else { panic!("one") };
         assert!(all.contains("drops SYNs") && all.contains("to everywhere"), "{all}");
-        boxes.note_arrived(at(2), Syn, host("198.51.100.1"));
-        boxes.note_stripped(at(2), host("2001:db8::1"));
-        let said = boxes.words(at(3)).join("\n");
+        boxes.note_arrived(at(4), Syn, host("198.51.100.1"));
+        boxes.note_stripped(at(4), host("2001:db8::1"));
+        let said = boxes.words(at(5)).join("\n");
         assert!(said.contains("to 192.0.2.0/24") && said.contains("from 2001:db8::/48"), "{said}");
         boxes.note_told(host("2001:db8::1"));
-        boxes.note_arrived(at(4), Syn, host("192.0.2.9"));
-        assert!(boxes.words(at(4)).is_empty());
+        boxes.note_arrived(at(6), Syn, host("192.0.2.9"));
+        assert!(boxes.words(at(6)).is_empty());
+    }
+
+    #[test]
+    fn who_answers_both_of_a_pair_has_got_the_one_with_the_option() {
+        let (server, ms) = (host("192.0.2.1"), Duration::from_millis);
+        let after = |first: Duration, second: Option<Duration>| {
+            let mut boxes = Boxes::default();
+            boxes.note_dropped(at(1), Syn, server);
+            boxes.note_tried(at(2), Syn, server);
+            boxes.note_trial((server, 80, 4000));
+            boxes.hear_answer(at(2) + first, (server, 80, 4001));
+            boxes.hear_answer(at(2) + first, (server, 80, 4000));
+            second.into_iter().for_each(|second| boxes.hear_answer(at(2) + second, (server, 80, 4000)));
+            boxes.crossing(at(9), Syn, server)
+        };
+        assert_eq!(after(ms(600), Some(ms(603))), Crossing::Open);
+        assert_eq!(after(ms(600), None), Crossing::Shut);
+        assert_eq!(after(ms(600), Some(ms(1_600))), Crossing::Shut, "the server's own repetition");
     }
 
     #[test]
@@ -449,8 +516,9 @@ mod tests {
         let mut boxes = Boxes::default();
         for n in 0..5_000_u32 {
             boxes.note_dropped(at(u64::from(n)), Answer, IpAddr::from((n << 8).to_be_bytes()));
+            boxes.note_tried(at(u64::from(n)), Answer, IpAddr::from((n << 8).to_be_bytes()));
         }
         assert_eq!(boxes.places.len(), PLACES_MAX);
-        assert_eq!(boxes.shut(at(5_000), Answer).count(), PLACES_MAX);
+        assert_eq!(boxes.shut(at(5_003), Answer).count(), PLACES_MAX);
     }
 }

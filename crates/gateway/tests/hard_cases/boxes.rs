@@ -76,6 +76,33 @@ fn syns_that_are_dropped_for_the_option_cost_a_timeout_once() {
     t.assert(t.status().flows_with_peer == 0, "there is no gateway");
 }
 
+/// A host alone answers both of the pair, where both have arrived: the first had been lost by chance.
+#[test]
+fn a_host_that_answers_both_syns_has_got_the_one_with_the_option() {
+    let mut t = linked();
+    dropped_once(&mut t, 41_000);
+    t.play(&format!(
+        "a > S 0 win 65535 {USUAL} {{port 41001}}
+         b < S 0 <flsyn> {{port 41001}}
+         b < S 0 <no flsyn> {{port 41001}}
+         ~600
+         b > S. 0 ack 1 win 65535 {USUAL} {{port 41001}}
+         a < S. 0 ack 1 {{port 41001}}
+         a > . 1 ack 1 {{port 41001}}
+         b < . 1 ack 1 {{port 41001}}
+         b > S. 0 ack 1 win 65535 {USUAL} {{port 41001}}
+         ~100
+         drop
+         a > S 0 win 65535 {USUAL} {{port 41002}}
+         b < S 0 <flsyn> {{port 41002}}
+         quiet
+         ~9s
+         drop"
+    ));
+    let link = t.with_gateway(|g, now, _| g.status_at(now)).links.remove(0);
+    assert!(link.boxes.is_empty(), "nobody is told of a box that is not there: {:?}", link.boxes);
+}
+
 #[test]
 fn a_syn_that_gets_through_again_ends_it() {
     let mut t = linked();
@@ -113,7 +140,9 @@ fn where_others_get_through_it_is_remembered_for_the_network_alone() {
     t.play(&plain(41_000, ",flsynack").replace("no flsyn>", "flsyn>"));
     t.play("~1s");
     dropped_once(&mut t, 41_001);
-    let link = t.with_gateway(|g, _, _| g.status()).links.remove(0);
+    t.play(&tried(41_002, ""));
+    t.play("~3s\n drop\n a > P. 1:101 ack 1 {port 41002}\n ~10\n drop");
+    let link = t.with_gateway(|g, now, _| g.status_at(now)).links.remove(0);
     assert_eq!((link.syn_option_dropped, link.syn_ack_option_dropped), (1, 0));
     assert!(link.boxes[0].contains("to 10."), "{:?}", link.boxes);
 }
@@ -173,8 +202,9 @@ fn a_syn_that_came_without_the_option_is_answered_without_it() {
          a < S. 0 ack 1 <no flsynack>
          a > . 1 ack 1
          b < . 1 ack 1
+         # It is there, and finds this one by the marks.
          b > P. 1:101 ack 1
-         a < P. 1:101 <no fl>"
+         a < P. 1:101 <fl>"
     ));
 }
 

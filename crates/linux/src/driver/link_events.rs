@@ -23,6 +23,9 @@ const RATE_NEWS_PARTS: u64 = 10;
 const FOUND_NEWS_EVERY: Duration = Duration::from_secs(600);
 const FOUND_NEWS_PARTS: u64 = 4;
 
+/// What boxes on the way do is looked at so often.
+const BOXES_LOOK_EVERY: Duration = Duration::from_secs(10);
+
 /// What the log was told of a link last, and in which state it has been since when.
 pub(super) struct ToldState {
     pub(super) link: String,
@@ -37,6 +40,7 @@ pub(super) struct ToldState {
     /// What boxes on the way do to handshakes.
     boxes: Vec<String>,
     boxes_news: u64,
+    boxes_at: Instant,
 }
 
 impl ToldState {
@@ -55,6 +59,7 @@ impl ToldState {
                 found: None,
                 boxes,
                 boxes_news: 0,
+                boxes_at: now,
             });
             all.len() - 1
         });
@@ -171,9 +176,12 @@ impl Driver {
         let now = clock::now();
         for (link, known) in self.gateway.boxes() {
             let Some(told) = ToldState::of(&mut self.link_states, link, now) else { return };
-            if core::mem::replace(&mut told.boxes_news, known.news()) == known.news() {
+            // That it was no chance shows later.
+            let is_news = core::mem::replace(&mut told.boxes_news, known.news()) != known.news();
+            if known.is_empty() || (!is_news && now.since(told.boxes_at) < BOXES_LOOK_EVERY) {
                 continue;
             }
+            told.boxes_at = now;
             let boxes = known.words(now);
             for said in boxes.iter().filter(|said| !told.boxes.contains(said)) {
                 tracing::warn!(link, "{said}. Let TCP options of kind 254 pass there");
