@@ -76,7 +76,7 @@ fn syns_that_are_dropped_for_the_option_cost_a_timeout_once() {
     t.assert(t.status().flows_with_peer == 0, "there is no gateway");
 }
 
-/// A host alone answers both of the pair, where both have arrived: the first had been lost by chance.
+/// A host alone answers both of the pair where both have arrived: the first was lost by chance.
 #[test]
 fn a_host_that_answers_both_syns_has_got_the_one_with_the_option() {
     let mut t = linked();
