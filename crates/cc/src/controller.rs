@@ -261,11 +261,11 @@ impl Controller {
         }
     }
 
-    /// [`Kind::KnownRate`]: what lies behind the link has carried its rate before, so the whole
-    /// initial window may leave at once.
-    pub fn trust_path(&mut self) {
+    /// [`Kind::KnownRate`]: what lies behind the link has taken what came before, so this much more
+    /// of the initial window may leave at once, bytes.
+    pub fn trust_path(&mut self, bytes: u64) {
         if let State::KnownRate(c) = &mut self.0 {
-            c.trust_path();
+            c.trust_path(bytes);
         }
     }
 

@@ -90,8 +90,8 @@ pub(crate) struct KnownRate {
     /// What the link carries, payload bits per second.
     link_bps: u64,
     initial_window: u64,
-    /// What lies behind the link has carried its rate before.
-    is_trusted: bool,
+    /// What lies behind the link has taken what came before: so much more may leave at once.
+    trusted_bytes: u64,
     /// Others see to what waits before the link.
     is_watched: bool,
     /// In so many round trips there still arrives what has waited before the link became slower.
@@ -252,8 +252,8 @@ impl KnownRate {
         Self {
             config: Config { window_limit_bytes: limit, ..*config },
             link_bps: config.fixed_rate_bps.unwrap_or(u64::MAX),
-            initial_window: initial_window(config, limit, false),
-            is_trusted: false,
+            initial_window: initial_window(config, limit, 0),
+            trusted_bytes: 0,
             is_watched: false,
             draining_rounds: 0,
             delivered: 0,
@@ -416,13 +416,13 @@ impl KnownRate {
     }
 
     /// What lies behind the link has carried its rate before.
-    pub(crate) fn trust_path(&mut self) {
-        self.is_trusted = true;
+    pub(crate) fn trust_path(&mut self, bytes: u64) {
+        self.trusted_bytes = bytes;
         self.initial_window = self.wanted_initial_window();
     }
 
     fn wanted_initial_window(&self) -> u64 {
-        initial_window(&self.config, self.config.window_limit_bytes, self.is_trusted)
+        initial_window(&self.config, self.config.window_limit_bytes, self.trusted_bytes)
     }
 
     pub(crate) fn set_mss(&mut self, mss: u32) {
@@ -683,8 +683,8 @@ impl KnownRate {
     }
 }
 
-fn initial_window(config: &Config, limit: u64, is_trusted: bool) -> u64 {
+fn initial_window(config: &Config, limit: u64, trusted_bytes: u64) -> u64 {
     let mss = u64::from(config.mss.max(1));
     let wanted = (u64::from(config.initial_window_segments.max(1)) * mss).min(limit);
-    if is_trusted { wanted } else { wanted.min(INITIAL_BYTES_MAX.max(FEW_SEGMENTS * mss)) }
+    wanted.min(INITIAL_BYTES_MAX.max(FEW_SEGMENTS * mss).saturating_add(trusted_bytes))
 }

@@ -1,27 +1,66 @@
-//! Whose windows are sent ahead of: hosts behind a declared link that take all that comes at once.
+//! Whose windows are sent ahead of: hosts behind a declared link that have taken what was.
 
-use farlink_wire::{SackBlock, SeqNum};
+use farlink_wire::{Instant, SackBlock, SeqNum, TcpSegment};
 
-use crate::config::SendAhead;
+use crate::config::{Config, SendAhead};
 use crate::cx::Cx;
+use crate::event::Event;
+use crate::leave::{Leave, Refusal, Waited};
+use crate::leg::Leg;
+use crate::link::Links;
 use crate::sender::Happened;
 use crate::side::Side;
 use crate::split::Split;
 
+/// Whether the window of the host on this leg is waited for, in a connection of this rule. A
+/// gateway shows a window of its own, which is as large as it needs to be.
+#[must_use]
+pub fn waited(now: Instant, config: &Config, links: &Links, leg: &Leg, rule: usize) -> Waited {
+    let Some(link) = links.get(leg.out).filter(|_| !leg.peer.is_speaking()) else {
+        return Waited::Elsewhere;
+    };
+    let of_rule = config.rules.get(rule).and_then(|rule| rule.send_ahead);
+    match of_rule.unwrap_or(config.send_ahead) {
+        SendAhead::On => Waited::Told,
+        SendAhead::Off => Waited::Off,
+        // What a host has no room for goes again.
+        SendAhead::Auto if link.is_metered() => Waited::Metered,
+        SendAhead::Auto => Waited::Known(link.clients().ahead(now, leg.addr)),
+    }
+}
+
 impl Split<'_> {
-    /// The window of this host is not waited for, while it reads. A gateway shows a window of its
-    /// own, which is as large as it needs to be.
-    pub(crate) fn may_go_ahead(&self, cx: &Cx<'_>, to: Side) -> bool {
-        let leg = self.legs.get(to);
-        let Some(link) = cx.links.get(leg.out) else { return false };
-        if leg.peer.is_speaking() || !self.binds() {
+    /// What may leave ahead of the window of this host.
+    pub(crate) fn leaves_ahead(&self, cx: &Cx<'_>, to: Side) -> Leave {
+        if self.binds() {
+            waited(cx.now, cx.config, cx.links, self.legs.get(to), self.rule).leave()
+        } else {
+            Leave::Nothing
+        }
+    }
+
+    /// A reset has come that may be the word of a router on the way: one that tracks connections,
+    /// and takes what is ahead of a window for its own, or a firewall. A host that answers to
+    /// what it does not know says the same. So it is asked, and whoever is not there says it again
+    /// when what left ahead can have been answered. Returns whether this one is not believed.
+    pub(crate) fn doubts_reset(&mut self, cx: &mut Cx<'_>, from: Side, s: &TcpSegment) -> bool {
+        let tx = &mut self.relays.get_mut(from.other()).tx;
+        // Who has a connection and ends it acknowledges with that.
+        if s.flags.ack() || !tx.may_be_refused(cx.now) {
             return false;
         }
-        let of_rule = cx.config.rules.get(self.rule).and_then(|rule| rule.send_ahead);
-        match of_rule.unwrap_or(cx.config.send_ahead) {
-            SendAhead::On => true,
-            SendAhead::Off => false,
-            SendAhead::Auto => link.clients().reads(cx.now, leg.addr),
+        tx.ask_refusing();
+        cx.counters.resets_doubted += 1;
+        self.note_refused(cx, from, Refusal::Reset);
+        true
+    }
+
+    /// What was ahead of its window was refused: the windows of this host are waited for.
+    fn note_refused(&mut self, cx: &mut Cx<'_>, from: Side, why: Refusal) {
+        let leg = self.legs.get(from);
+        let Some(link) = cx.links.get_mut(leg.out) else { return };
+        if link.clients_mut().note_refused(cx.now, leg.addr, why) {
+            cx.happened(self.legs, Event::Refuses(from, why));
         }
     }
 
@@ -42,20 +81,21 @@ impl Split<'_> {
         if happened.progress || happened.lost_bytes > 0 {
             tx.repeat_beyond();
         }
-        self.note_reading(cx, from);
+        self.note_ahead(cx, from);
     }
 
-    /// What an acknowledgement of a host shows of how it reads is remembered.
-    fn note_reading(&mut self, cx: &mut Cx<'_>, from: Side) {
+    /// What has become of what was sent ahead of the window of a host is remembered.
+    pub(crate) fn note_ahead(&mut self, cx: &mut Cx<'_>, from: Side) {
         let leg = self.legs.get(from);
         let tx = &mut self.relays.get_mut(from.other()).tx;
+        let (taken_bytes, is_dropped) = (tx.take_taken(), tx.take_dropped());
         if leg.peer.is_speaking() {
             return;
         }
-        if let Some(reads) = tx.take_reading()
-            && let Some(link) = cx.links.get_mut(leg.out)
-        {
-            link.clients_mut().note_reading(cx.now, leg.addr, reads);
+        if is_dropped {
+            self.note_refused(cx, from, Refusal::Dropped);
+        } else if let Some(link) = cx.links.get_mut(leg.out).filter(|_| taken_bytes > 0) {
+            link.clients_mut().note_taken(cx.now, leg.addr, taken_bytes);
         }
     }
 }

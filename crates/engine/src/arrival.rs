@@ -99,6 +99,7 @@ impl Split<'_> {
             self.rewrite(cx, from, s, &mut packet);
             return Fate::Forward(packet);
         }
+        self.see_size(from, s, &packet);
         self.take_payload(cx, from, s, packet)
     }
 
@@ -328,7 +329,7 @@ impl Split<'_> {
         // `hear` has just looked at this very segment.
         let marked = downstream.is_speaking();
         let upstream = self.legs.get(from.other()).peer;
-        let far_delay = self.far_told_after(cx, from.other());
+        let far_delay = self.far_told_after(self.ack_policy(cx, from.other()).longest(), from.other());
         let answers = self.answers_question(cx, from, s);
         let r = &mut *self.relays;
         let towards = r.get_mut(from.other());
@@ -360,7 +361,7 @@ impl Split<'_> {
         }
         towards.tx.on_word(now);
         if timeouts.is_some_and(|n| self.legs.get_mut(from).path_mtu.on_progress(n)) {
-            self.enlarge_segments(from);
+            self.refit_segments(from);
         }
         self.on_mtu_probe(cx, from, happened.mtu_probe);
         let says_more =

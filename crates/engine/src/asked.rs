@@ -14,7 +14,7 @@ pub const COPY_APART: Duration = Duration::from_millis(200);
 pub enum Goes {
     /// As it came.
     Plain,
-    /// With the option.
+    /// With the option. Where the link loses, it may leave so twice.
     With,
     /// With the option, and right behind it once more as it came.
     Both,

@@ -282,6 +282,20 @@ impl Hosts<'_> {
         u32::try_from(wanted).unwrap_or(u32::MAX).clamp(max.min(256 << 10), most)
     }
 
+    /// What a relay of host A's data, which nobody has sent yet, will be able to hold at once, beside
+    /// all others that are about to begin; `None`: who bounds it cannot say yet.
+    pub(crate) fn first_bytes(&self, cx: &Cx<'_>) -> Option<u32> {
+        let limit = self.relay_limit(cx.config, cx.links, Side::B);
+        let equal = match cx.config.flow_control {
+            FlowControl::Fixed => Some(self.start_bytes(cx, limit)),
+            FlowControl::Automatic => cx.links.equal_share(self.legs.b.out, cx.half_open),
+            FlowControl::SendWindow | FlowControl::Adaptive => return None,
+        };
+        let flows = cx.flows_split.saturating_add(cx.half_open);
+        let share = room::share(cx.pool, flows, self.is_on_link());
+        Some(limit.min(equal.unwrap_or(u32::MAX)).min(share))
+    }
+
     /// What a relay may hold of a source before its destination has taken much: all of it on a way
     /// with a declared link, and what an ordinary fast one carries in a round trip elsewhere, so
     /// that destinations that read nothing cost little.

@@ -140,12 +140,12 @@ impl core::str::FromStr for FlowControl {
 /// section 3.3): what it will be when a segment arrives is what counts then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SendAhead {
-    /// It is sent ahead of where hosts of that network have taken all that came at once.
+    /// It is sent ahead of where hosts of that network have taken what was.
+    #[default]
     Auto,
     /// It is always sent ahead of, as long as the host reads.
     On,
     /// It is waited for.
-    #[default]
     Off,
 }
 
@@ -234,7 +234,8 @@ pub struct Link {
     /// The rate that the operator has said is held against what arrives at the other end, and less
     /// is sent where that is less.
     pub corrects_rate: bool,
-    /// Each byte costs money: it is not tried whether it carries more than the operator has said.
+    /// Each byte costs money: it is not tried whether it carries more than the operator has said, nor
+    /// by a copy whether a host behind it takes segments that are larger than a packet.
     pub is_metered: bool,
     /// What it may carry for a price; `None`: nobody counts.
     pub byte_budget: Option<ByteBudget>,

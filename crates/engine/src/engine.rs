@@ -38,6 +38,8 @@ use crate::world::World;
 pub enum Outcome {
     /// It goes on.
     Forward(PacketBuf),
+    /// It goes on, and so does a copy of it.
+    Twice(PacketBuf, PacketBuf),
     /// The engine has it, or answers in its stead.
     Taken,
     /// The connection is refused: answer with ICMP administratively prohibited.
@@ -98,6 +100,7 @@ macro_rules! cx {
 pub(crate) use cx;
 
 mod opening;
+mod twice;
 mod ways;
 
 use ways::Return;
@@ -196,6 +199,11 @@ impl Engine {
             // Nothing is learned from it, and the host it is for throws it away.
             self.counters.bad_checksums += 1;
             return Outcome::Forward(packet);
+        }
+        if self.is_second_of_two(via, (&key, known), from_low, s) {
+            self.counters.packets_taken += 1;
+            self.pool.give_back(packet.into_block().0);
+            return Outcome::Taken;
         }
         if known.is_some_and(|it| self.is_of_new_connection(&key, it, from_low, s)) {
             if let Some((id, _)) = known
@@ -314,8 +322,11 @@ impl Engine {
                 edit::set_window(&mut packet, s, shown);
             }
         }
-        self.ask_for_gateway(now, via, key, s, &mut packet, net);
-        self.keep_for_link(now, via, key, s, packet, net).map_or(Outcome::Taken, Outcome::Forward)
+        let twice = self.ask_for_gateway(now, via, key, s, &mut packet, net);
+        match self.keep_for_link(now, via, key, s, packet, net) {
+            Some(packet) if twice => self.send_twice(now, (via, key, Side::A), s, packet, net),
+            kept => kept.map_or(Outcome::Taken, Outcome::Forward),
+        }
     }
 
     /// What the rules say of a connection that begins.
@@ -346,7 +357,7 @@ impl Engine {
         mut packet: PacketBuf,
         net: &mut dyn World,
     ) -> Outcome {
-        match self.syns.on_segment(now, &key, from_low, s, via) {
+        let twice = match self.syns.on_segment(now, &key, from_low, s, via) {
             Step::Unknown => return self.pass(via, s, packet, net),
             Step::Unsplittable => {
                 self.happened(&Ends::of_handshake(s), Event::Forwarded(Because::Unsplittable), net);
@@ -356,11 +367,14 @@ impl Engine {
                 if !s.flags.contains(Flags::SYN | Flags::ACK) {
                     return self.pass(via, s, packet, net);
                 }
-                self.pass_answer(now, via, key, s, &mut packet);
+                self.pass_answer(now, via, key, s, &mut packet, net)
             }
             Step::Complete(h) => return self.establish(now, via, key, *h, s, packet, net),
+        };
+        match self.keep_for_link(now, via, key, s, packet, net) {
+            Some(packet) if twice => self.send_twice(now, (via, key, Side::B), s, packet, net),
+            kept => kept.map_or(Outcome::Taken, Outcome::Forward),
         }
-        self.keep_for_link(now, via, key, s, packet, net).map_or(Outcome::Taken, Outcome::Forward)
     }
 
     /// The client's first segment after the SYN-ACK: from here on the connection is split. The
@@ -460,6 +474,7 @@ impl Engine {
         // A host counts the largest window from this segment on, not from the SYN.
         r.b.rx.forget_window_shown_max();
         r.a.rx = Receiver::new(answer.ack, shown_a);
+        legs.b.take_first_window(answer.ack, answer.next_window_bytes);
         r.a.tx.update_window(answer.isn, answer.ack, u64::from(legs.b.window_bytes()), false);
         r.b.tx.update_window(s.seq, s.ack, u64::from(legs.a.window_bytes()), false);
         let mut flow = Flow::new(now, legs, answer.agreed, Treatment::Split(relays));
@@ -468,6 +483,7 @@ impl Engine {
         let ways = [flow.legs.a.out, flow.legs.b.out];
         let custody = self.action_over(now, h.rule, ways).and_then(Action::custody);
         flow.set_promise(Promise::of(custody, self.config.pinned, answer.agreed));
+        flow.begin_with(&mut cx!(self, now, net), h.copied(), answer.told_window_bytes);
         flow.handshake = now.since(syn_at);
         flow.note_open();
         flow.route_generation = self.route_generation;

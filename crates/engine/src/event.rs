@@ -6,6 +6,7 @@ use core::net::SocketAddr;
 use farlink_cc::Doubt;
 use farlink_wire::{Flags, TcpSegment};
 
+pub use crate::leave::Refusal;
 use crate::side::Side;
 use crate::spent::Spent;
 
@@ -48,6 +49,8 @@ pub enum Event {
     Explicit(Side),
     /// It does no longer, for this reason; BBR governs until routers are tried again.
     Doubted(Side, Doubt),
+    /// What was sent to this host ahead of its window was refused so, within a round trip.
+    Refuses(Side, Refusal),
 }
 
 /// Why a connection is forwarded, though no rule says so.
@@ -124,6 +127,8 @@ impl Event {
             Self::Doubted(_, Doubt::Contradicted) => "XCP given up: routers give twice what arrives",
             Self::Doubted(_, Doubt::Absurd) => "XCP given up: routers take more than any queue could",
             Self::Doubted(_, Doubt::Starved) => "XCP given up: routers leave nothing, and no queue shows",
+            Self::Refuses(_, Refusal::Reset) => "ahead of its window: a reset",
+            Self::Refuses(_, Refusal::Dropped) => "ahead of its window: dropped",
         }
     }
 
@@ -137,7 +142,8 @@ impl Event {
             | Self::NoBuffer(side)
             | Self::QueueDrop(side)
             | Self::Explicit(side)
-            | Self::Doubted(side, _) => Some(side),
+            | Self::Doubted(side, _)
+            | Self::Refuses(side, _) => Some(side),
             _ => None,
         }
     }

@@ -1,7 +1,7 @@
 //! A connection, and what it does by how it is treated.
 
 use farlink_wire::icmp::InnerTcp;
-use farlink_wire::{Duration, IcmpError, Instant, PacketBuf, Pool, TcpSegment};
+use farlink_wire::{Duration, IcmpError, Instant, PacketBuf, Pool, SeqNum, TcpSegment, WireSize};
 
 use crate::challenge::Answers;
 use crate::changed::Changed;
@@ -23,6 +23,7 @@ use crate::record::Record;
 use crate::relays::{Over, Relays};
 use crate::segment::Pulled;
 use crate::side::{Pair, Side};
+use crate::spent::Heading;
 use crate::split::Split;
 use crate::treatment::{Next, Treatment};
 
@@ -529,6 +530,35 @@ impl Flow {
             }
             Treatment::Split(_) | Treatment::Dormant(_) | Treatment::Closed(_) => None,
         }
+    }
+
+    /// What has been spent and said in its handshake counts for it from now on: copies of what each
+    /// host sent, and the window that the gateway before this one has been told.
+    pub fn begin_with(&mut self, cx: &mut Cx<'_>, copied: Pair<WireSize>, told_bytes: Option<u32>) {
+        let binds = self.binds();
+        let out = self.legs.b.out;
+        let Treatment::Split(relays) = &mut self.treatment else { return };
+        for (relay, to) in relays.each_mut() {
+            let size = *copied.get(to.other());
+            if !size.is_nothing() {
+                relay.tx.note_spent(Heading::Copy, 0, size);
+            }
+        }
+        if let Some(bytes) = told_bytes.filter(|_| binds) {
+            let rx = &mut relays.a.rx;
+            let before = rx.edge();
+            rx.begin_with_told(bytes);
+            cx.links.promise(cx.now, out, rx.edge().since(before));
+        }
+    }
+
+    /// It has begun with this number of a host's, whose stream has gone no further than so many
+    /// bytes.
+    #[must_use]
+    pub fn began_lately(&self, from: Side, isn: SeqNum, bytes: u32) -> bool {
+        let Treatment::Split(relays) = &self.treatment else { return false };
+        let next = relays.get(from).rcv_nxt();
+        !self.asked_anew && next.after(isn) && next.since(isn) <= bytes
     }
 
     /// A SYN from this host can ask for a new connection here: nothing of the old one is owed, and

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use arrayvec::ArrayVec;
-use farlink_wire::{Duration, Flags, Instant, SeqNum, TcpSegment};
+use farlink_wire::{Duration, FARLINK_SYN_ACK, Flags, Instant, SeqNum, TcpSegment, WireSize};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
@@ -11,10 +11,11 @@ use crate::asked::{Came, Gone};
 use crate::config::Class;
 use crate::kept::Kept;
 use crate::leg::{Agreed, Handshake, Leg};
+use crate::link::Link;
 use crate::net::IfaceId;
-use crate::peer::{Hello, Peer};
+use crate::peer::{Opening, Peer};
 use crate::rules::{Decision, Moved};
-use crate::side::Side;
+use crate::side::{Pair, Side};
 use crate::table::Key;
 
 /// The cache keeps room for so many entries; what a flood has made it grow beyond goes back. Count.
@@ -55,6 +56,10 @@ pub struct HalfOpen {
     pub syns: u32,
     /// One SYN-ACK has been seen.
     pub answered_once: bool,
+    /// Of its SYN, and of the answer, one has come that leaves twice.
+    came_of_two: Pair<bool>,
+    /// Copies of its SYN, and of the answer, that have left here.
+    copied: Pair<WireSize>,
     /// What waits for its link.
     kept: Option<Box<Kept>>,
     has_waited: bool,
@@ -66,6 +71,35 @@ impl HalfOpen {
     #[must_use]
     pub fn has_waited(&self) -> bool {
         self.has_waited
+    }
+
+    /// A SYN, or the answer to it, of this host has come with this.
+    pub fn note_opening(&mut self, of: Side, opening: &Opening) {
+        *self.came_of_two.get_mut(of) |= opening.leaves_twice;
+    }
+
+    /// The newest answer has come over a link from a gateway at its other end; `None`: from the
+    /// host alone.
+    pub fn hear_answer(&mut self, s: &TcpSegment, of_gateway: Option<&mut Link>) {
+        let option = s.options.farlink.as_ref().filter(|o| o.form == FARLINK_SYN_ACK);
+        let option = option.filter(|_| of_gateway.is_some());
+        let Some(opening) = option.map(|o| Opening::read(&o.body)) else { return };
+        self.note_opening(Side::B, &opening);
+        if let Some(link) = of_gateway.filter(|_| self.answered_once) {
+            link.note_opening(&opening);
+        }
+    }
+
+    /// A copy of the SYN, or of the answer, of this host has left here.
+    pub fn note_copied(&mut self, of: Side, size: WireSize) {
+        let copied = self.copied.get_mut(of);
+        *copied = copied.and(size);
+    }
+
+    /// Copies of the SYN, and of the answer, that have left here.
+    #[must_use]
+    pub fn copied(&self) -> Pair<WireSize> {
+        self.copied
     }
 
     /// A host could take this reset: its number lies in the window, or it answers the SYN (RFC 9293
@@ -93,8 +127,24 @@ pub struct Answer {
     pub shown_bytes: Option<u16>,
     /// What it acknowledged: behind the SYN, or behind its payload.
     pub ack: SeqNum,
+    /// The window that the gateway beyond the link takes at once, bytes from there on.
+    pub next_window_bytes: Option<u32>,
+    /// The window that the gateway before this one has been told here, bytes from there on.
+    /// Repetitions tell no other.
+    pub told_window_bytes: Option<u32>,
     /// What both agreed on.
     pub agreed: Agreed,
+}
+
+impl Answer {
+    /// This is data of the client that the gateway before this one has sent, no further on than it
+    /// may.
+    fn is_of_gateway(&self, before: &Peer, s: &TcpSegment) -> bool {
+        let is_marked = s.options.farlink.as_ref().is_some_and(|o| o.form == farlink_wire::FARLINK_DATA);
+        let may_bytes = self.told_window_bytes.unwrap_or(0).max(u16::MAX.into());
+        let is_next = s.seq.after(self.ack) && s.end_seq().since(self.ack) <= may_bytes;
+        before.is_marked() && is_marked && is_next && s.payload_len > 0
+    }
 }
 
 /// The options of a SYN that matter later.
@@ -320,6 +370,8 @@ impl SynCache {
             introduces: false,
             syns: 1,
             answered_once: false,
+            came_of_two: Pair::default(),
+            copied: Pair::default(),
             kept: None,
             has_waited: false,
         };
@@ -349,6 +401,19 @@ impl SynCache {
                 s.flags.ack() && within(s.seq, own, 65_535) && within(s.ack, other, 65_535)
             }),
         }
+    }
+
+    /// This SYN, or answer to one, has come already: it is the second of two that are the same.
+    #[must_use]
+    pub fn is_second_of_two(&self, key: &Key, from_low: bool, s: &TcpSegment) -> bool {
+        let Some(h) = self.map.get(key) else { return false };
+        let is_its = match (h.a_is_low == from_low, s.flags.ack(), h.answer.as_ref()) {
+            (true, false, _) => h.isn == s.seq,
+            (false, true, Some(answer)) => answer.isn == s.seq && answer.ack == s.ack,
+            _ => false,
+        };
+        let from = if s.flags.ack() { Side::B } else { Side::A };
+        is_its && *h.came_of_two.get(from)
     }
 
     /// Forgets a connection.
@@ -401,8 +466,9 @@ impl SynCache {
                 let complete = h.answer.as_ref().is_some_and(|b| {
                     let acks = s.ack.after_eq(b.isn + 1) && s.ack.since(b.isn + 1) <= 65_535;
                     // What the client sent before this went round us, or is late: only from its
-                    // first byte on can a relay tell what it must acknowledge.
-                    acks && s.seq == b.ack
+                    // first byte on can a relay tell what it must acknowledge. A gateway that has
+                    // split the connection sends again what got lost before this.
+                    acks && (s.seq == b.ack || b.is_of_gateway(&h.a.peer, s))
                 });
                 if !complete {
                     return Step::Continue;
@@ -443,10 +509,15 @@ impl SynCache {
             b.window_scale = o.window_scale.unwrap_or(0);
         }
         let asked = h.asked.has_with();
-        let answer = o.farlink.as_ref().filter(|f| asked && f.form == farlink_wire::FARLINK_SYN_ACK);
+        let answer = o.farlink.as_ref().filter(|f| asked && f.form == FARLINK_SYN_ACK);
+        let opening = answer.map(|f| Opening::read(&f.body));
         // A gateway that has told of itself repeats its answer without that.
-        let before = h.answer.as_ref().filter(|a| a.isn == s.seq).map_or(Peer::None, |a| a.b.peer);
-        b.peer = answer.map_or(before, |f| Peer::Offered(Hello::read(&f.body)));
+        let before = h.answer.as_ref().filter(|a| a.isn == s.seq);
+        let window_before = before.filter(|a| a.ack == s.ack).and_then(|a| a.next_window_bytes);
+        let known = (before.map_or(Peer::None, |a| a.b.peer), window_before);
+        let told = opening.map(|opening| (Peer::Offered(opening.hello), opening.window_bytes));
+        let next_window_bytes;
+        (b.peer, next_window_bytes) = told.unwrap_or(known);
         let agreed = Agreed {
             pads_marks: false,
             mss_raised: false,
@@ -456,8 +527,12 @@ impl SynCache {
             ecn: h.offered.ecn && s.flags.ece() && !s.flags.cwr(),
         };
         h.a.window_scale = if window_scale { h.offered.window_scale.unwrap_or(0) } else { 0 };
-        let shown_bytes = h.answer.as_ref().and_then(|a| a.shown_bytes);
-        h.answer = Some(Box::new(Answer { b, isn: s.seq, shown_bytes, ack: s.ack, agreed }));
+        let before = h.answer.as_ref();
+        let shown_bytes = before.and_then(|a| a.shown_bytes);
+        let told_window_bytes = before.and_then(|a| a.told_window_bytes);
+        let (isn, ack) = (s.seq, s.ack);
+        h.answer =
+            Some(Box::new(Answer { b, isn, shown_bytes, ack, next_window_bytes, told_window_bytes, agreed }));
         Some(Step::Continue)
     }
 }

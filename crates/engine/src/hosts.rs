@@ -41,7 +41,7 @@ impl Hosts<'_> {
         let by_mtu = mtu_bytes.saturating_sub(leg.header_bytes());
         let timestamps = if self.agreed.timestamps { 12 } else { 0 };
         let options = timestamps + leg.peer.mark_bytes(self.agreed.marks_padding()) + leg.explicit_bytes();
-        by_mtu.min(u32::from(leg.mss)).saturating_sub(options).max(8)
+        by_mtu.min(u32::from(leg.mss())).saturating_sub(options).max(8)
     }
 
     /// An acknowledgement of a host, bytes of IP packet.

@@ -5,6 +5,7 @@ use core::net::{IpAddr, SocketAddr};
 use farlink_wire::{Duration, Instant, SeqNum, TcpSegment, Timestamps};
 
 use crate::event::Ends;
+use crate::filled::Filled;
 use crate::net::{IfaceId, Way};
 use crate::oversizing::Oversizing;
 use crate::path_mtu::PathMtu;
@@ -43,7 +44,9 @@ pub struct Leg {
     /// How large packets towards it may be.
     pub path_mtu: PathMtu,
     /// Its announced maximum segment size.
-    pub mss: u16,
+    mss: u16,
+    /// What the segments show that come for it.
+    filled: Filled,
     /// Shift of the windows it announces.
     pub window_scale: u8,
     /// TTL of its newest packet, as it came.
@@ -136,6 +139,7 @@ impl Leg {
             out: Way::Ordinary(via),
             path_mtu: PathMtu::default(),
             mss: s.options.mss.unwrap_or(default_mss),
+            filled: Filled::default(),
             window_scale: 0,
             ttl: s.ip.ttl,
             traffic_class: s.ip.traffic_class,
@@ -163,7 +167,27 @@ impl Leg {
     /// as networks of larger packets may lie on the way to it.
     #[must_use]
     pub fn packet_bytes(&self) -> u32 {
-        self.path_mtu.bytes().min(u32::from(self.mss).saturating_add(self.header_bytes()))
+        self.path_mtu.bytes().min(u32::from(self.mss()).saturating_add(self.header_bytes()))
+    }
+
+    /// The maximum segment size that segments to it keep to: what it announces, or less where the
+    /// other host has been told less.
+    #[must_use]
+    pub fn mss(&self) -> u16 {
+        self.filled.mss().map_or(self.mss, |told| told.min(self.mss))
+    }
+
+    /// A segment for it has come, see [`Filled::see`]. Returns whether those to it may have another
+    /// size now.
+    pub fn see_segment(&mut self, bytes: usize, has_more: bool) -> bool {
+        let before = self.mss();
+        self.filled.see(bytes, has_more) && self.mss() != before
+    }
+
+    /// The packets of which the other host is known to send such, bytes.
+    #[must_use]
+    pub fn seen_packet_bytes(&self) -> u32 {
+        u32::from(self.filled.largest()).saturating_add(self.header_bytes())
     }
 
     /// What is known of whether it takes segments that are larger than a packet.
@@ -219,6 +243,16 @@ impl Leg {
         }
         if let Some(edge) = self.told_edge {
             self.window_bytes = if edge.after(ack) { edge.since(ack) } else { 0 };
+        }
+    }
+
+    /// The gateway on this leg has told in the handshake how much it takes at once: what the
+    /// header's field says, or more.
+    pub fn take_first_window(&mut self, ack: SeqNum, told_bytes: Option<u32>) {
+        let told = told_bytes.filter(|bytes| self.peer.is_marked() && *bytes > self.window_bytes);
+        if let Some(bytes) = told {
+            self.told_edge = Some(ack + bytes);
+            self.window_bytes = bytes;
         }
     }
 
@@ -339,6 +373,7 @@ impl Leg {
             out: Way::Ordinary(via),
             path_mtu: PathMtu::default(),
             mss: 536,
+            filled: Filled::default(),
             window_scale: 0,
             ttl: 63,
             traffic_class: 0,

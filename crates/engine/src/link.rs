@@ -38,8 +38,9 @@ use crate::spent::Spent;
 
 pub(crate) use answers::Acknowledged;
 use answers::WayBack;
-pub use boxes::{Boxes, Crossing, Opening};
+pub use boxes::{Boxes, Carrier, Crossing};
 pub use change::Change;
+pub use clients::AheadOf;
 use clients::Clients;
 pub use clock::{Clock, LinkEstimate, Pace, RateSource, UNKNOWN_RATE_CC};
 pub use dated::Dated;
@@ -120,6 +121,8 @@ pub struct Link {
     last_handshake: Option<(Instant, Duration)>,
     returns: Returns,
     action: Option<LinkAction>,
+    /// Its bytes cost money: nothing is sent that may be in vain.
+    is_metered: bool,
     explicit: Explicit,
     pairs: Pairs,
     /// Segments say what they say of XCP in its own header, where that gets through.
@@ -369,6 +372,7 @@ impl Link {
             last_handshake: None,
             returns: Returns::default(),
             action: declared.action,
+            is_metered: declared.is_metered,
             explicit: declared.explicit.clone(),
             pairs: Pairs::new(declared.xcp_context),
             shims: declared.xcp_shim.map(|_| Shims::default()),

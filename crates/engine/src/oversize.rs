@@ -42,6 +42,11 @@ const PACKETS_ASKED_MAX: u32 = 1_000;
 /// or as often as the way back has room for: if large ones do not arrive any more, it does, and
 /// tells. The host acknowledges it with the large one that follows.
 const PACKET_EVERY: Duration = Duration::from_millis(200);
+/// To a host of which nothing is known so many packets go first.
+const PACKETS_FIRST: u32 = 2;
+/// What follows them in packets of this size needs no error: IPv6 has no narrower way, and tunnels
+/// are none either.
+pub(crate) const SAFE_PACKET_BYTES: u32 = 1280;
 /// Fragments without DF are cut by a router that is too narrow, and nobody hears of it. So a packet
 /// with it goes so often.
 const WHOLE_EVERY: Duration = Duration::from_secs(1);
@@ -78,6 +83,46 @@ impl Split<'_> {
             payload = window / window.div_ceil(payload.max(1));
         }
         (payload > self.hosts().segment_payload(to)).then_some(payload)
+    }
+
+    /// Where the way back is slow, and nothing is known of the host: no more than a few packets are of
+    /// full size until one has arrived. A router further on that takes none answers each of them, and
+    /// all errors stand before the acknowledgements. `None`: they may be.
+    pub(crate) fn first_payload(&self, to: Side) -> Option<u32> {
+        let are_out = self.tests_size(to) && !self.are_few_out(to);
+        are_out.then(|| self.hosts().payload_of(to, SAFE_PACKET_BYTES))
+    }
+
+    /// Those few leave one by one.
+    pub(crate) fn sends_first(&self, to: Side) -> bool {
+        self.tests_size(to) && self.are_few_out(to)
+    }
+
+    fn are_few_out(&self, to: Side) -> bool {
+        let tx = &self.relays.get(to.other()).tx;
+        tx.snd_nxt().since(tx.snd_una()) < PACKETS_FIRST * self.hosts().segment_payload(to)
+    }
+
+    fn tests_size(&self, to: Side) -> bool {
+        let (leg, tx) = (self.legs.get(to), &self.relays.get(to.other()).tx);
+        tx.delivered_bytes() == 0 && leg.oversizing().tests_size && leg.path_mtu.found().is_none()
+    }
+
+    /// The first data for a host is about to leave: where nobody has found it out yet, this connection
+    /// does, and others to the same host do not wait for it.
+    pub(crate) fn begin_test(&mut self, cx: &mut Cx<'_>, to: Side) {
+        let relay = self.relays.get(to.other());
+        if relay.tx.delivered_bytes() > 0 || !relay.tx.board().is_empty() {
+            return;
+        }
+        let ack_bytes = self.hosts().ack_bytes(to);
+        let leg = self.legs.get_mut(to);
+        let Some(link) = cx.links.get_mut(leg.out).filter(|_| !leg.peer.is_marked()) else { return };
+        let is_slow = !link.acks_wait(ack_bytes).is_zero();
+        if is_slow && relay.tx.has_new(&relay.supply()) && !link.clients().is_known(cx.now, leg.addr) {
+            link.clients_mut().note_tested(cx.now, leg.addr);
+            leg.oversizing_mut().tests_size = true;
+        }
     }
 
     /// So long beyond a round trip the first of them is waited for; `None`: one has arrived.
@@ -233,6 +278,9 @@ impl Split<'_> {
         let o = self.legs.get_mut(to).oversizing_mut();
         if known.is_some() {
             o.verdict = known;
+            return None;
+        }
+        if !link.may_ask_by_copy() {
             return None;
         }
         if next.since(una) < 2 * normal || next.before(una) || o.tries >= 2 * TRIES {

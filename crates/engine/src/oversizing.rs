@@ -19,6 +19,8 @@ pub enum Verdict {
 pub struct Oversizing {
     /// Packets of full size have arrived, since they were last made smaller.
     pub packets_arrive: bool,
+    /// What this connection sends first tells how large packets may be.
+    pub tests_size: bool,
     /// What was sent before this was too large for the path, and lost for that.
     pub excused: Option<SeqNum>,
     /// When a whole packet went last.

@@ -121,11 +121,18 @@ impl PathMtu {
             Mtu::Suspected(_) => {}
         }
     }
-    /// So many timeouts in a row; packets are never made smaller than `least_bytes`. Returns
-    /// whether they must be smaller now.
-    pub fn on_timeout(&mut self, now: Instant, timeouts: u32, least_bytes: u32) -> bool {
-        let Some((_, bytes)) = BLACK_HOLE.iter().find(|(n, _)| *n == timeouts) else { return false };
-        let bytes = (*bytes).max(least_bytes);
+    /// So many timeouts in a row, and the largest packet of the host whose data is lost, bytes, if
+    /// what was lost is larger; packets are never made smaller than `least_bytes`. Returns whether
+    /// they must be smaller now.
+    pub fn on_timeout(
+        &mut self,
+        now: Instant,
+        (timeouts, seen_bytes): (u32, Option<u32>),
+        least_bytes: u32,
+    ) -> bool {
+        let black_hole = BLACK_HOLE.iter().find(|(n, _)| *n == timeouts).map(|(_, bytes)| *bytes);
+        let Some(bytes) = black_hole.or(seen_bytes.filter(|_| timeouts == 1)) else { return false };
+        let bytes = bytes.max(least_bytes);
         if bytes >= self.bytes() {
             return false;
         }
@@ -181,12 +188,12 @@ mod tests {
     fn what_small_segments_do_decides() {
         let at = Instant::from_millis(5);
         let mut m = PathMtu::default();
-        assert!(!m.on_timeout(at, 1, 68) && m.on_timeout(at, 2, 68));
+        assert!(!m.on_timeout(at, (1, None), 68) && m.on_timeout(at, (2, None), 68));
         assert_eq!((m.bytes(), m.probe_bytes(at)), (1280, None));
         // A third timeout: small ones are lost, too.
         assert!(m.on_progress(3));
         assert_eq!(m.bytes(), 1500);
-        assert!(m.on_timeout(at, 2, 68) && m.on_timeout(at, 4, 68) && !m.on_progress(4));
+        assert!(m.on_timeout(at, (2, None), 68) && m.on_timeout(at, (4, None), 68) && !m.on_progress(4));
         assert_eq!((m.bytes(), m.probe_bytes(at)), (552, Some(1500)));
         assert!(!m.on_probe(at, false) && !m.on_probe(at, false));
         assert_eq!(m.probe_bytes(at), Some(1500));
@@ -196,8 +203,20 @@ mod tests {
         assert!(m.on_probe(at + HELD, true));
         assert_eq!(m.bytes(), 1500);
         // IPv6 has a least MTU.
-        assert!(m.on_timeout(at, 2, 1280) && !m.on_timeout(at, 4, 1280));
+        assert!(m.on_timeout(at, (2, None), 1280) && !m.on_timeout(at, (4, None), 1280));
         assert_eq!(m.bytes(), 1280);
+    }
+
+    #[test]
+    fn what_was_put_together_here_goes_as_its_host_would_have_sent_it() {
+        let at = Instant::from_millis(5);
+        let mut m = PathMtu::default();
+        assert!(m.on_timeout(at, (1, Some(640)), 68) && m.bytes() == 640);
+        assert!(!m.on_timeout(at, (2, Some(640)), 68));
+        m.on_progress(1);
+        assert_eq!((m.bytes(), m.probe_bytes(at)), (640, Some(1500)), "one larger one finds out");
+        assert!(m.on_probe(at, true) && m.bytes() == 1500);
+        assert!(m.on_timeout(at, (1, Some(640)), 1280) && m.bytes() == 1280);
     }
 
     #[test]
@@ -220,7 +239,7 @@ mod tests {
         assert_eq!(one.found(), None);
         one.told(at, 1400);
         assert_eq!(one.found(), Some(Mtu::Told(1400)));
-        one.on_timeout(at, 2, 68);
+        one.on_timeout(at, (2, None), 68);
         assert_eq!(one.found(), Some(Mtu::Told(1400)), "it may be an outage");
         one.on_progress(2);
         assert_eq!(one.found(), Some(Mtu::Suspected(1280)));

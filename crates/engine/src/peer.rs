@@ -9,14 +9,17 @@ mod frame;
 mod hello;
 mod introduction;
 mod message;
+mod opening;
 mod v1;
 
-use farlink_wire::{FARLINK_DATA, FarlinkOption, PacketBuf, Parsed, edit, parse};
+use farlink_wire::{FARLINK_DATA, FarlinkOption};
 
 pub use advert::{Advert, Source};
 pub use hello::{Capability, Hello, Identity};
 pub use introduction::Introduction;
 pub use message::{Arrived, Message, TOLD_WINDOW_MAX, WINDOW_UNIT};
+pub use opening::Opening;
+pub(crate) use opening::insert_opening;
 
 use message::units;
 
@@ -119,18 +122,6 @@ fn read(mut hello: Hello, option: &FarlinkOption) -> (Hello, Message) {
     message.arrived =
         message.arrived.filter(|a| hello.recognise(a.by)).map(|a| Arrived { by: hello.identity, ..a });
     (hello, message)
-}
-
-/// Appends Farlink's option to a SYN or SYN-ACK: with what this gateway says of itself, or without
-/// it where there is room for four bytes only. Returns whether there was. No room is no harm: the
-/// connection is split without a peer.
-pub(crate) fn insert_farlink(packet: &mut PacketBuf, form: u16, hello: Option<Hello>) -> bool {
-    let Parsed::Tcp(s) = parse(packet.bytes()) else { return false };
-    let bodies = [hello.map(Hello::body), Some(Default::default())];
-    bodies.into_iter().flatten().any(|body| {
-        farlink_wire::build::farlink_option(form, &body)
-            .is_some_and(|option| edit::insert_option(packet, &s, &option).is_ok())
-    })
 }
 
 #[cfg(test)]

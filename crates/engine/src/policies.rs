@@ -27,14 +27,14 @@ impl Split<'_> {
         };
         let policy = rtt.and_then(policy).unwrap_or(AckPolicy::Host(cx.config.timers.delayed_ack));
         let policy = rtt.map_or(policy, |rtt| self.within_window(cx, to, rtt, policy));
-        if self.begins_by_acks(cx, to) { policy.at_beginning() } else { policy }
+        let is_of_gateway = matches!(policy, AckPolicy::Gateway(_));
+        if is_of_gateway && self.begins_by_acks(cx, to) { policy.at_beginning() } else { policy }
     }
 
     /// What the far host has is told with an acknowledgement that leaves anyway, else after so
     /// long. While the stream goes on the next segment has one. On a slow line it comes long after
     /// the far host has taken the one before.
-    pub(crate) fn far_told_after(&self, cx: &Cx<'_>, to: Side) -> Duration {
-        let usual = self.ack_policy(cx, to).longest();
+    pub(crate) fn far_told_after(&self, usual: Duration, to: Side) -> Duration {
         if self.relays.get(to).goes_on() { usual.max(FAR_TOLD_AFTER) } else { usual }
     }
 
@@ -64,13 +64,15 @@ impl Split<'_> {
     /// The round trip of the leg towards a host, declared or measured. The shortest one counts:
     /// where little is sent, the only sample may have waited for a link. A gateway is at the other
     /// end of the link, so what is known of that stands for what nobody has measured yet.
-    fn leg_rtt(&self, cx: &Cx<'_>, to: Side) -> Option<Duration> {
+    pub(crate) fn leg_rtt(&self, cx: &Cx<'_>, to: Side) -> Option<Duration> {
         let leg = self.legs.get(to);
         let link = cx.links.get(leg.out);
+        let measured = || {
+            let shortest = self.relays.get(to.other()).tx.shortest_rtt();
+            leg.handshake_rtt().into_iter().chain(shortest).min()
+        };
         let declared = link.and_then(Link::declared_rtt);
-        let shortest = self.relays.get(to.other()).tx.shortest_rtt();
-        let measured = leg.handshake_rtt().into_iter().chain(shortest).min();
-        declared.or(measured).or_else(|| link.and_then(Link::rtt_in_force))
+        declared.or_else(measured).or_else(|| link.and_then(Link::rtt_in_force))
     }
 
     /// The same for this segment of its own.

@@ -7,6 +7,7 @@ use farlink_wire::{Duration, Instant, Pool, SackBlock, SeqNum};
 use crate::ack_policy::{AckPolicy, Came, News, Owed};
 use crate::buffer::{Inserted, SeqBuffer};
 use crate::peer::{Arrived, Introduction};
+use crate::reopened::Reopened;
 use crate::wishes::Wishes;
 
 /// Segments acknowledged at once (RFC 9293 3.8.6.3: at least every second full-sized one).
@@ -106,6 +107,8 @@ pub struct Receiver {
     /// Bytes came above a hole since the last pure acknowledgement, the only kind that tells of
     /// them, or a gateway has asked.
     early_untold: bool,
+    /// The window has opened for a gateway that stood before it.
+    reopened: Reopened,
     /// The newest segment, as it counts for the link that it came over; told once.
     pub arrived: Option<Arrived>,
     /// Acknowledgements since the last report of the link.
@@ -143,6 +146,7 @@ impl Receiver {
             stretch: None,
             introduction: Introduction::None,
             told_edge: None,
+            reopened: Reopened::default(),
             told_soft_edge: None,
             raise_first: false,
             early_untold: false,
@@ -255,6 +259,13 @@ impl Receiver {
         self.edge = self.edge.max(edge);
     }
 
+    /// The gateway towards the source has been told in the handshake that so much is taken at once.
+    pub fn begin_with_told(&mut self, window_bytes: u32) {
+        let edge = self.last_ack_sent + window_bytes;
+        self.note_shown_up_to(edge);
+        self.told_edge = Some(edge);
+    }
+
     /// The source counts the largest window anew.
     pub fn forget_window_shown_max(&mut self) {
         self.window_shown_max = 0;
@@ -281,6 +292,9 @@ impl Receiver {
         if what.duplicate_bytes > 0 {
             self.twice_bytes = self.twice_bytes.wrapping_add(what.duplicate_bytes);
             self.twice_untold = TWICE_TOLD;
+        }
+        if what.advanced_bytes > 0 {
+            self.reopened.note_used();
         }
         self.note_repetition(seq, seq + len, what, early.waiting);
         self.unacked_bytes = self.unacked_bytes.saturating_add(what.advanced_bytes);
@@ -436,6 +450,21 @@ impl Receiver {
         self.last_ack_sent = self.last_ack_sent.max(ack);
         self.note_shown_up_to(edge);
         self.window_shown_max = self.window_shown_max.max(shown_bytes);
+    }
+
+    /// A gateway has been told of a window up to `edge`, and before of one up to `before`, with
+    /// everything up to `next` here. Where it stood before it, it is told again.
+    pub fn note_opened(
+        &mut self,
+        now: Instant,
+        next: SeqNum,
+        (before, edge): (SeqNum, SeqNum),
+        rtt: Duration,
+    ) {
+        let stood = before.diff(next) < self.segment_bytes as i32;
+        if let Some(after) = self.reopened.note_told(stood && edge.after(before), rtt) {
+            self.owe_by(now + after);
+        }
     }
 
     /// How much has come twice, modulo 2^32, where the gateway before is to be told that.

@@ -2,6 +2,7 @@
 
 use farlink_wire::{Duration, Instant};
 
+use crate::ahead::waited;
 use crate::census::Sums;
 use crate::closed::{ASKS, Closed};
 use crate::engine::Engine;
@@ -124,7 +125,13 @@ impl Engine {
         let shared = |leg: &Leg| self.links.pair_share(leg).and_then(|share| share.rate_bps).unwrap_or(0);
         let (from, held) = flow.relays().map_or((Side::A, Held::Nothing), held_by);
         let held = held.over(self.links.carries_nothing(flow.legs.get(from.other()).out));
+        let ahead = |leg: &Leg| match flow.is_split() && flow.binds() {
+            true => waited(now, &self.config, &self.links, leg, flow.rule).name(),
+            false => "",
+        };
         FlowStatus {
+            ahead_a: ahead(&flow.legs.a),
+            ahead_b: ahead(&flow.legs.b),
             rule: self.rules.name(flow.rule),
             pair_a_bps: shared(&flow.legs.a),
             pair_b_bps: shared(&flow.legs.b),

@@ -287,6 +287,14 @@ impl Engine {
         }
     }
 
+    /// Whether nothing is sent into a link that may be in vain, because its bytes cost money, from
+    /// now on.
+    pub fn set_metered(&mut self, way: Way, is_metered: bool) {
+        if let Some(link) = self.links.get_mut(way) {
+            link.set_metered(is_metered);
+        }
+    }
+
     /// Whether flows to the same gateway share one allowance on a link, from now on, those of open
     /// connections, too.
     pub fn set_xcp_context(&mut self, way: Way, by: XcpContext) {

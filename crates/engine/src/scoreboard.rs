@@ -454,8 +454,13 @@ impl Scoreboard {
     /// Everything that is not SACKed is to be sent again, for a reason that is not congestion: it
     /// counts as no loss.
     pub fn resend_all(&mut self) {
+        self.resend_larger(0);
+    }
+
+    /// The same of what left in segments of more payload than this.
+    pub fn resend_larger(&mut self, bytes: u32) {
         for r in &mut self.records {
-            if !r.sacked && !r.lost {
+            if !r.sacked && !r.lost && r.len().min(r.unit_bytes.max(1).into()) > bytes.into() {
                 r.lost = true;
                 self.lost_bytes += r.len();
             }

@@ -14,6 +14,7 @@ use crate::explicit::Said;
 use crate::hosts::Hosts;
 use crate::leg::Leg;
 use crate::link::PairId;
+use crate::oversize::SAFE_PACKET_BYTES;
 use crate::pair::stamp;
 use crate::peer::{Advert, Arrived, Capability, Hello, Message};
 use crate::promise::Promise;
@@ -184,8 +185,13 @@ impl Split<'_> {
         let told = relay.rx.told_edge.filter(|_| self.legs.get(to).peer.is_speaking());
         let before = told.unwrap_or(relay.rx.edge());
         let left = before.diff(relay.rcv_nxt()).max(0).unsigned_abs();
+        let is_much = |shown: u32| left > shown / 2;
+        // Each packet asks, and as a rule this answers.
+        if is_much(relay.rx.window_shown_max()) {
+            return false;
+        }
         let shown = relay.rx.window_shown_max().min(self.held_limit(cx, to));
-        if left > shown / 2 {
+        if is_much(shown) {
             return false;
         }
         let ack = self.ack_for(to);
@@ -365,7 +371,7 @@ impl Split<'_> {
             told_window: self.told_window(cx, to, ack, edge),
             soft_window: self.soft_window(cx, to, ack),
             told_delay,
-            far_delay: self.far_told_after(cx, to),
+            far_delay: self.far_told_after(told_delay, to),
             far: inbound.far_acked(),
             arrived,
             advert: self.advert_to_tell(cx, to, pure),
@@ -378,6 +384,7 @@ impl Split<'_> {
     /// What has been told is remembered.
     fn note_told(&mut self, cx: &mut Cx<'_>, to: Side, word: &Word, message: Option<&Message>) {
         let (src, dst) = (self.legs.get(to.other()), self.legs.get(to));
+        let rtt = self.leg_rtt(cx, to).unwrap_or_default();
         let r = &mut *self.relays;
         let inbound = r.get_mut(to);
         inbound.forget_notices(word.ack);
@@ -392,6 +399,7 @@ impl Split<'_> {
         if word.edge.after(rx.edge()) {
             cx.links.promise(cx.now, src.out, word.edge.since(rx.edge()));
         }
+        let before = rx.told_edge.unwrap_or(rx.edge());
         rx.on_ack_sent(word.ack, word.edge, u32::from(word.window) << src.window_scale);
         if let Some(far) = message.and_then(|m| m.far_ack) {
             rx.far_told = Some(far);
@@ -418,6 +426,10 @@ impl Split<'_> {
         if dst.peer.is_heard() && inbound.buffer.is_empty() && rx.far_told != Some(word.far) {
             rx.owe_by(cx.now + word.far_delay);
         }
+        if word.pure && dst.peer.is_speaking() {
+            let (next, edge) = (rx.rcv_nxt(&inbound.buffer), rx.told_edge.unwrap_or(rx.edge()));
+            rx.note_opened(cx.now, next, (before, edge), rtt);
+        }
         if word.said.sum_later {
             rx.owe_by(cx.now + word.told_delay);
         }
@@ -433,9 +445,10 @@ impl Split<'_> {
     /// Sends what is most pressing to a host: data when the sender has some, else an
     /// acknowledgement that is owed.
     pub(crate) fn pull(&mut self, cx: &mut Cx<'_>, to: Side, turn: Turn, what: What) -> Pulled {
+        self.begin_test(cx, to);
         self.refresh_segment_size(cx, to);
-        let ahead = self.may_go_ahead(cx, to);
-        self.relays.get_mut(to.other()).tx.send_ahead(ahead);
+        let leave = self.leaves_ahead(cx, to);
+        self.relays.get_mut(to.other()).tx.leave_ahead(leave);
         let hushed = self.is_hushed(cx.links, to);
         if !hushed {
             self.send_train(cx, to);
@@ -445,7 +458,7 @@ impl Split<'_> {
         let silent = self.relays.is_reset_by(to);
         let probe = if silent || hushed || what != What::Any { None } else { self.plan_size_probe(cx, to) };
         let early = self.may_repeat_early(cx, to);
-        let singly = self.sends_singly(cx, to);
+        let singly = self.sends_singly(cx, to) || self.sends_first(to);
         let dst = self.legs.get(to);
         let outbound = self.relays.get_mut(to.other());
         if outbound.tx.board().is_empty() {
@@ -506,7 +519,11 @@ impl Split<'_> {
         let path_mtu = &mut self.legs.get_mut(to).path_mtu;
         let larger = path_mtu.expire(now);
         let probe_bytes = path_mtu.probe_bytes(now);
-        let mss = self.hosts().segment_payload(to);
+        let full = self.hosts().segment_payload(to);
+        let mss = self.first_payload(to).map_or(full, |first| first.min(full));
+        // Until one of the first has arrived.
+        let larger =
+            larger || self.relays.get(to.other()).tx.mss() == self.hosts().payload_of(to, SAFE_PACKET_BYTES);
         let probe = probe_bytes.map(|bytes| self.hosts().payload_of(to, bytes)).filter(|probe| *probe > mss);
         let is_copied = self.legs.get(to).oversizing().asked.is_some();
         let probe = probe.filter(|_| !is_copied);

@@ -254,7 +254,7 @@ impl Sender {
     #[must_use]
     pub fn acceptable_seq(&self) -> SeqNum {
         let next = self.flight.next();
-        if self.peer.is_known() && !self.goes_ahead() { next.min(self.peer.edge()) } else { next }
+        if self.peer.is_known() && !self.may_leave_ahead() { next.min(self.peer.edge()) } else { next }
     }
     /// The receiver's window in bytes.
     #[must_use]
@@ -288,6 +288,7 @@ impl Sender {
             + self.flight.memory_bytes()
             + size_of::<Controller>()
             + self.stamps_bytes()
+            + self.ahead.memory_bytes()
             + self.ledger.as_ref().map_or(0, |_| size_of::<Ledger>())
     }
 
@@ -373,6 +374,7 @@ impl Sender {
     pub fn on_sent(&mut self, now: Instant, plan: &Plan) {
         self.asked_at = now;
         if plan.purpose == Purpose::Early {
+            self.ahead.note_beyond(now, plan.seq + plan.len, self.peer.edge());
             self.on_sent_early(now, plan);
             return;
         }
@@ -387,8 +389,11 @@ impl Sender {
             Purpose::WindowProbe | Purpose::Early | Purpose::SizeProbe => return,
             Purpose::New => self.on_sent_new(now, plan, len),
             // A tail probe is in flight already.
-            Purpose::Retransmit => self.flight.on_sent_again(now, plan.seq, len, true),
-            Purpose::TailProbe => self.flight.on_sent_again(now, plan.seq, len, false),
+            Purpose::Retransmit | Purpose::TailProbe => {
+                let (una, edge) = (self.flight.una(), self.peer.edge());
+                self.ahead.note_again(now, (plan.seq, plan.seq + len), una, edge);
+                self.flight.on_sent_again(now, plan.seq, len, plan.purpose == Purpose::Retransmit);
+            }
         }
         if plan.mtu_probe {
             self.mtu.sent(plan.seq, plan.seq + len);
@@ -409,7 +414,7 @@ impl Sender {
         }
         self.flight.on_sent_new(now, plan.seq, len, plan.fin);
         self.governor.note_new(len);
-        self.ahead.note_sent(plan.seq + len, self.peer.edge());
+        self.ahead.note_sent(now, (plan.seq, plan.seq + len), self.peer.edge());
         self.peer.on_sent_new();
     }
 
@@ -418,7 +423,7 @@ impl Sender {
         self.flight.skip_to(now, upto);
         self.governor.skip();
         self.peer.skip_to(upto);
-        self.ahead.advance(upto);
+        self.ahead.skip_to(upto);
         self.silence = Silence::default();
         self.blind = Blind::default();
         self.link_question = None;

@@ -206,12 +206,19 @@ counters! {
     retransmitted_bytes,
     /// Payload bytes that left again or as copies, and came twice, as the other ends tell.
     needless_bytes,
+    /// Times that what was sent ahead of a window drew a reset, or was dropped.
+    ahead_refused,
+    /// Resets that were answered with a question, because of what was sent ahead of a window.
+    resets_doubted,
     /// Payload bytes of copies that an idle link carried before a loss could be known.
     early_repeated_bytes,
     /// Packets of such copies, and of tries of a larger size.
     early_repeated_packets,
     /// IP bytes of those packets.
     early_repeated_packet_bytes,
+    /// SYNs, and answers to them, that left twice for the gateway at the other end of a link that
+    /// loses; among those packets, too.
+    openings_copied,
     /// Retransmission timeouts.
     rtos,
     /// Tail loss probes.
@@ -279,6 +286,7 @@ impl Counters {
             Event::Recovers(_) => &mut self.recoveries,
             Event::Explicit(_) => &mut self.xcp_followed,
             Event::Doubted(..) => &mut self.xcp_doubted,
+            Event::Refuses(..) => &mut self.ahead_refused,
             Event::Challenged(_) => &mut self.challenge_acks,
             Event::NoBuffer(_) => &mut self.dropped_no_buffer,
             Event::QueueDrop(_) => &mut self.dropped_queue,
@@ -381,6 +389,11 @@ pub struct FlowStatus {
     pub window_a_bytes: u64,
     /// The server's receive window, bytes.
     pub window_b_bytes: u64,
+    /// Whether what is sent to the client goes ahead of its window: `on`, `tried`, `off`, and why;
+    /// empty where it is no host behind a link.
+    pub ahead_a: &'static str,
+    /// The same to the server.
+    pub ahead_b: &'static str,
     /// Bytes to the client that were taken for lost since the flow was split last.
     pub lost_a_bytes: u64,
     /// Bytes to the server that were taken for lost.

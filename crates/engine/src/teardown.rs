@@ -50,7 +50,11 @@ impl Split<'_> {
             }
             return Fate::taken(cx.pool, packet);
         }
-        let over = relay.rx.fin_at().is_some() && r.get(from.other()).is_finished();
+        if self.doubts_reset(cx, from, s) {
+            return Fate::taken(cx.pool, packet);
+        }
+        let r = &*self.relays;
+        let over = r.get(from).rx.fin_at().is_some() && r.get(from.other()).is_finished();
         cx.pool.give_back(packet.into_block().0);
         if over {
             // It has closed in order, both ways, and only answers a late duplicate; its FIN is

@@ -4,13 +4,14 @@
 use core::net::IpAddr;
 
 use farlink_wire::icmp::{IcmpKind, InnerTcp};
-use farlink_wire::{Duration, IcmpError, Instant};
+use farlink_wire::{Duration, IcmpError, Instant, PacketBuf, TcpSegment};
 
 use crate::config::{Class, Config};
 use crate::cx::Cx;
 use crate::due::{Deadline, Due};
 use crate::event::Event;
 use crate::explicit::tell_trust;
+use crate::filled;
 use crate::leg::Leg;
 use crate::link::{Link, Links, are_apart};
 use crate::net::Way;
@@ -144,7 +145,7 @@ impl Split<'_> {
     /// When what is held for a host is given up because its link stays away.
     fn gives_up_link_at(&self, config: &Config, links: &Links, to: Side) -> Option<Instant> {
         let is_busy = self.relays.get(to.other()).is_busy() && !self.relays.is_reset();
-        self.outage_ends_at(config, links, to).filter(|_| is_busy)
+        if is_busy { self.outage_ends_at(config, links, to) } else { None }
     }
 
     /// When a source is let go whose FIN its destination has not acknowledged. Where nothing is
@@ -360,15 +361,32 @@ impl Split<'_> {
     fn suspect_black_hole(&mut self, now: Instant, to: Side) {
         let r = &*self.relays;
         let timeouts = r.get(to.other()).timeouts();
+        // What was put together here of several may be larger than its host would have sent it.
+        let seen_bytes = self.legs.get(to).seen_packet_bytes();
+        let head_bytes = r.get(to.other()).tx.board().first_segment_bytes();
+        let is_larger = head_bytes > self.hosts().payload_of(to, seen_bytes);
         let leg = self.legs.get_mut(to);
         let least = if leg.addr.is_ipv4() { MTU_MIN_V4 } else { MTU_MIN_V6 };
-        if leg.path_mtu.on_timeout(now, timeouts, least) {
-            self.apply_mtu(to);
+        if leg.path_mtu.on_timeout(now, (timeouts, is_larger.then_some(seen_bytes)), least) {
+            match timeouts {
+                // Much else may be the reason of one.
+                1 => self.refit_segments(to),
+                _ => self.apply_mtu(to),
+            }
         }
     }
 
-    /// Packets to a host may be larger than before; nothing in flight is lost by it.
-    pub(crate) fn enlarge_segments(&mut self, to: Side) {
+    /// Data has come from a host: segments to the other one are no larger than its own may be.
+    pub(crate) fn see_size(&mut self, from: Side, s: &TcpSegment, packet: &PacketBuf) {
+        let to = from.other();
+        let shown = filled::shown_by(s, packet);
+        if shown.is_some_and(|(bytes, has_more)| self.legs.get_mut(to).see_segment(bytes, has_more)) {
+            self.refit_segments(to);
+        }
+    }
+
+    /// Packets to a host may have another size than before; nothing in flight is lost by it.
+    pub(crate) fn refit_segments(&mut self, to: Side) {
         let mss = self.hosts().segment_payload(to);
         self.relays.get_mut(to.other()).tx.set_mss_for_options(mss);
     }
@@ -380,7 +398,7 @@ impl Split<'_> {
         let larger = leg.path_mtu.on_probe(cx.now, arrived);
         self.remember_mtu(cx, to);
         if larger {
-            self.enlarge_segments(to);
+            self.refit_segments(to);
         }
     }
 

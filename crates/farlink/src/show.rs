@@ -264,6 +264,7 @@ fn status_text(status: &Value) -> String {
         spent::table(status),
         spent::budget_table(status),
         pairs,
+        sent_ahead(status),
         interfaces,
         rules,
         hosts::table(status),
@@ -276,6 +277,19 @@ fn status_text(status: &Value) -> String {
         out += &format!("\n{table}");
     }
     out
+}
+
+/// Hosts behind links by whether their windows are waited for, where any is known.
+fn sent_ahead(status: &Value) -> Table {
+    let mut table = Table::new(&["LINK", "HOSTS SENT AHEAD OF", "TRIED", "OFF: RESET", "OFF: DROPPED"]);
+    for link in list(status, "/links") {
+        let of =
+            ["taking", "tried", "reset", "dropped"].map(|kind| number(link, &format!("/ahead/{kind}_hosts")));
+        if of.iter().any(|hosts| *hosts > 0) {
+            table.row([text(link, "/name")].into_iter().chain(of.map(|hosts| hosts.to_string())));
+        }
+    }
+    table
 }
 
 /// The kind that is made here.

@@ -118,7 +118,12 @@ pub fn why(flow: &Value, way: Option<&Way>) -> String {
         ("application", _) if text(flow, "/mode") == "closed" => "has ended".into(),
         ("application", _) => "nothing to send: the source sends no more, or no faster".into(),
         ("receiver", _) => {
-            format!("the {host} reads slowly or shows a small window: {}{}", bytes(window), at_most(window))
+            let ahead = ahead(flow, towards);
+            format!(
+                "the {host} reads slowly or shows a small window: {}{}{ahead}",
+                bytes(window),
+                at_most(window)
+            )
         }
         ("gateway", _) => {
             let held = number(flow, if towards == "a" { "/custody_ba_bytes" } else { "/custody_ab_bytes" });
@@ -133,6 +138,18 @@ pub fn why(flow: &Value, way: Option<&Way>) -> String {
         ("link", "congestion window") => format!("congestion window of {}{}", bytes(cwnd), at_most(cwnd)),
         ("link", _) => of_share(flow, towards, way),
         (other, _) => other.into(),
+    }
+}
+
+/// Why a window is waited for, where it could be sent ahead of.
+fn ahead(flow: &Value, towards: &str) -> &'static str {
+    match text(flow, &format!("/ahead_{towards}")).as_str() {
+        "tried" => "; little goes ahead of it, until that is seen to be taken",
+        "off" => "; it is waited for: send_ahead is \"off\"",
+        "off: metered" => "; it is waited for: the link is metered",
+        "off: reset" => "; it is waited for: what went ahead of it drew a reset in the last ten minutes",
+        "off: dropped" => "; it is waited for: what went ahead of it was dropped in the last ten minutes",
+        _ => "",
     }
 }
 

@@ -186,8 +186,10 @@ impl Gateway {
             let told = interfaces.find(|told| told.id == queue.iface()).and_then(|told| told.link.as_ref());
             let is_metered = told.is_some_and(|link: &Link| link.is_metered);
             queue.set_tries(!is_metered && !is_used_up);
+            self.engine.set_metered(queue.way(), is_metered || is_used_up);
             let copies = told.map_or(Copies::Auto, |link| link.copies);
-            self.engine.set_copies(queue.way(), if is_used_up { Copies::Off } else { copies });
+            let copies = if is_used_up { Copies::Off } else { copies };
+            self.engine.set_copies(queue.way(), copies);
         }
     }
 }

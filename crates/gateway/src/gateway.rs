@@ -173,6 +173,10 @@ impl Gateway {
         let exit = &mut self.outlet.exit(now, net, Grants::Unasked);
         match self.engine.handle_packet(now, from, s, packet, exit) {
             Outcome::Forward(p) => Some(p),
+            Outcome::Twice(p, copy) => {
+                self.forward(now, from, Place::of_copy(s), copy, net);
+                Some(p)
+            }
             Outcome::Taken => None,
             Outcome::Refuse(p) => {
                 self.refuse(now, from, s, &p, net);

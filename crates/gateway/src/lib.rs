@@ -53,7 +53,7 @@ pub use farlink_egress as egress;
 pub use farlink_engine::Side;
 pub use farlink_engine::config::{self, Config};
 pub use farlink_engine::event::{Because, Carried, Ends, Event};
-pub use farlink_engine::link::{State as LinkState, UNKNOWN_RATE_CC};
+pub use farlink_engine::link::{AheadOf, State as LinkState, UNKNOWN_RATE_CC};
 pub use farlink_engine::net::{IfaceId, Route};
 pub use farlink_engine::record::{RECORD_BYTES, Record};
 pub use farlink_engine::spent::Spent;

@@ -3,7 +3,7 @@
 
 use farlink_egress::{Class, Config as EgressConfig, Egress, GroupId, Lane};
 use farlink_engine::config::{self, AckFilter, Config, Interface, Weights, XcpWeights};
-use farlink_engine::link::{Change, Dated, Link, LinkReport, Opening, Pace, PairId, State, Witness};
+use farlink_engine::link::{Carrier, Change, Dated, Link, LinkReport, Pace, PairId, State, Witness};
 use farlink_engine::net::{IfaceId, LinkId, Way};
 use farlink_engine::status::Load;
 use farlink_engine::{Pulled, ReadyId, Wants};
@@ -647,6 +647,7 @@ impl LinkQueue {
             rate_bps: self.rate_bps.unwrap_or(0),
             queue_bps: self.egress.config().rate_bps.unwrap_or(0),
             beside_metered: self.beside.is_metered(),
+            ahead: known.map(|known| known.clients().count_ahead(now)).unwrap_or_default(),
             beside_bps: self.beside.bps(),
             beside_packets: self.beside.total().packets,
             beside_bytes: self.beside.total().bytes,
@@ -666,9 +667,9 @@ impl LinkQueue {
             rtt_us: rtt.map_or(0, |rtt| u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX)),
             gateways: known.into_iter().flat_map(Link::gateways).map(Into::into).collect(),
             boxes: known.map(|link| link.boxes().words(now)).unwrap_or_default(),
-            syn_option_dropped: known.map_or(0, |link| link.boxes().shut(now, Opening::Syn).count() as u64),
+            syn_option_dropped: known.map_or(0, |link| link.boxes().shut(now, Carrier::Syn).count() as u64),
             syn_ack_option_dropped: known
-                .map_or(0, |link| link.boxes().shut(now, Opening::Answer).count() as u64),
+                .map_or(0, |link| link.boxes().shut(now, Carrier::Answer).count() as u64),
             pairs: known.into_iter().flat_map(Link::shares).collect(),
             sent_bytes: s.sent_bytes,
             spent: known.map(Link::spent).unwrap_or_default(),

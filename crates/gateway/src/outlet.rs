@@ -22,7 +22,7 @@ use crate::kinds::Kind;
 use crate::left_behind::LeftBehind;
 use crate::links::{self, LinkQueue, Waiting};
 use crate::network::{Network, Transmit};
-use crate::place::Place;
+use crate::place::{Place, What};
 use crate::status::Traffic;
 use crate::tap::Tap;
 
@@ -206,7 +206,7 @@ impl Outlet {
             packet.recycle(pool);
             return None;
         };
-        let kind = Kind::of(packet.bytes(), self.shims);
+        let kind = if place.what == What::Copy { Kind::Split } else { Kind::of(packet.bytes(), self.shims) };
         if !link.egress.is_idle() && pool.is_pressed() {
             packet = packet.shrunk(pool);
             if !room::may_wait(pool) {

@@ -30,6 +30,9 @@ pub struct Place {
 pub enum What {
     /// What keeps connections going, and goes first: handshakes, acknowledgements, ICMP errors.
     Control,
+    /// A second one of a packet of a handshake, made here for a connection that is to be split. It
+    /// goes first, too.
+    Copy,
     /// All others.
     Data,
 }
@@ -52,6 +55,11 @@ impl Place {
         let what = if s.payload_len == 0 { What::Control } else { What::Data };
         let ports = u64::from(s.src_port) << 16 | u64::from(s.dst_port);
         Self { what, hash: mix(of_addresses(s.ip.src, s.ip.dst), ports) }
+    }
+
+    /// Of a copy of a packet of a handshake.
+    pub fn of_copy(s: &TcpSegment) -> Self {
+        Self { what: What::Copy, ..Self::of(s) }
     }
 
     /// Of a fragment of a segment that was not put together: it is data, and only its addresses are
@@ -95,7 +103,7 @@ impl Place {
         shims: ShimProtocols,
     ) -> Class {
         match (self.what, label(bytes, shims)) {
-            (What::Control, _) => Class::Control,
+            (What::Control | What::Copy, _) => Class::Control,
             (What::Data, Some(label)) => class_of(FlowClass::of_packet(rules, ways, &label)),
             (What::Data, None) => Class::Bulk,
         }

@@ -147,6 +147,7 @@ impl Gateway {
         self.engine.set_link_action(way, link.action);
         self.engine.set_xcp_context(way, link.xcp_context);
         self.engine.set_copies(way, link.copies);
+        self.engine.set_metered(way, link.is_metered);
         self.actions_changed = true;
     }
 
@@ -206,6 +207,9 @@ impl Gateway {
         if let Some(queue) = self.outlet.link_mut(way) {
             queue.look_at_rate(after);
         }
+        done.apply(before.is_metered != after.is_metered, &key("metered"), || {
+            self.engine.set_metered(way, after.is_metered);
+        });
         let is_declared = after.rate_bps.is_some();
         done.apply(before.corrects_rate != after.corrects_rate, &key("rate_correction"), || {
             if is_declared {

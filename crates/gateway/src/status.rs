@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use farlink_engine::link::AheadOf;
 use farlink_engine::spent::Spent;
 use farlink_engine::status as engine;
 
@@ -106,6 +107,8 @@ pub struct LinkStatus {
     pub beside_packets: u64,
     /// Bytes that have left past its queue, IP headers included.
     pub beside_bytes: u64,
+    /// The hosts behind it by what they make of segments ahead of their windows.
+    pub ahead: AheadOf,
     /// What has been sent into it, has waited and was dropped, by kind: `split_tcp`,
     /// `forwarded_tcp`, `udp`, `icmp`, `other`.
     pub carried: BTreeMap<&'static str, Passed>,

@@ -155,6 +155,14 @@ impl Lab {
         self.state.owner.is_none()
     }
 
+    /// It is the client's router, and no gateway.
+    fn is_before_client(&self, node: &crate::topology::Node) -> bool {
+        let number = self.topology.index(&node.name).ok();
+        let neighbours = number.map(|number| self.topology.interfaces(number)).unwrap_or_default();
+        let is_next = neighbours.iter().any(|i| self.topology.nodes[i.neighbour].name == "client");
+        is_next && node.role != Role::Host && !node.runs_gateway
+    }
+
     fn make_network(&self) -> Result<()> {
         for name in &self.state.namespaces {
             Ns::named(name).create()?;
@@ -171,6 +179,10 @@ impl Lab {
             self.ns(&node.name).sysctls(&sysctls)?;
             if node.role == Role::Host && self.settings.lacks(&node.name).oversized {
                 self.ns(&node.name).run("nft", &[&hosts::refusal(&self.settings)])?;
+            }
+            if !self.settings.tracking.is_empty() && self.is_before_client(node) {
+                self.ns(&node.name).run("nft", &[&hosts::tracking(&self.settings)])?;
+                self.ns(&node.name).sysctls(&hosts::tracking_sysctls(&self.settings))?;
             }
             if self.settings.eth_mtu_untold && node.role != Role::Host && !node.runs_gateway {
                 self.ns(&node.name).run("nft", &[hosts::SILENCE])?;

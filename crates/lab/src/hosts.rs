@@ -74,6 +74,28 @@ pub fn own_sysctls(lab: &Settings, host: &str) -> Vec<(String, String)> {
     settings
 }
 
+/// What makes the client's router track connections, and what it does with what is beyond a window.
+#[must_use]
+pub fn tracking(settings: &Settings) -> String {
+    let chain = match settings.tracking.as_str() {
+        "drop" => "chain on {\ntype filter hook forward priority 0;\nct state invalid drop\n}",
+        "reset" => {
+            "chain on {\ntype filter hook forward priority 0;\n\
+             meta l4proto tcp ct state invalid reject with tcp reset\n}"
+        }
+        // What is invalid keeps the router's own address, so its own TCP answers it.
+        _ => "chain out {\ntype nat hook postrouting priority 100;\noifname != \"to-client\" masquerade\n}",
+    };
+    format!("table inet tracking {{\n{chain}\n}}\n")
+}
+
+/// How strictly it does that.
+#[must_use]
+pub fn tracking_sysctls(settings: &Settings) -> Vec<(String, String)> {
+    let is_liberal = u8::from(settings.tracking == "liberal").to_string();
+    vec![("net.netfilter.nf_conntrack_tcp_be_liberal".into(), is_liberal)]
+}
+
 /// What nft is told for a host that takes no TCP packet larger than its interface does. Its input
 /// hook comes behind the reassembly of IPv4, and before that of IPv6, unless connections are
 /// tracked: so it asks for their state, whatever that is.

@@ -159,6 +159,9 @@ pub struct Settings {
     pub firewall: String,
     /// When it begins to, since the schedules began.
     pub firewall_from_ms: f64,
+    /// The client's router tracks connections: `none` (empty), `drop`, `reset`, `masquerade`,
+    /// `liberal`.
+    pub tracking: String,
     /// Mean length of a burst of losses in packets (Gilbert-Elliott); 0 or 1: independent losses.
     pub loss_burst: f64,
     /// Gilbert-Elliott: probability per packet of going from good to bad.
@@ -343,6 +346,7 @@ impl Default for Settings {
             fragment_loss: 0.0,
             firewall: String::new(),
             firewall_from_ms: 0.0,
+            tracking: String::new(),
             loss_burst: 0.0,
             ge_p: 0.0,
             ge_r: 1.0,

@@ -18,6 +18,7 @@ use crate::observer::Allowances;
 use crate::plan::{FaultPlan, Gap, SimPlan, Way};
 use crate::rng::Rng;
 use crate::trace::Trace;
+use crate::tracker::Tracker;
 use crate::world::World;
 
 /// A drain that takes longer than this is cut short. Longer than any reader of a plan stops.
@@ -80,12 +81,20 @@ fn wire(delay: Duration) -> ChannelConfig {
     ChannelConfig { delay, ..ChannelConfig::default() }
 }
 
+/// Behind the last gap, where one gateway stands before it, a router tracks connections in one of
+/// four worlds: taken from the delay, too. It drops what is beyond a window, or resets.
+fn behind(plan: &SimPlan, gap: usize) -> Kind {
+    let turn = plan.gaps.get(gap).map_or(0, |gap| gap.there.delay.as_nanos() / 17_000 % 8);
+    let is_there = plan.gateways.len() == 1 && gap + 1 == plan.gaps.len() && turn < 2;
+    if is_there { Kind::Other(Box::new(Tracker::new(turn == 1))) } else { Kind::Router }
+}
+
 fn build_chain(world: &mut World, plan: &SimPlan) -> Chain {
     let mut chain =
         Chain { gap_ends: Vec::new(), gap_ports: Vec::new(), gateways: Vec::new(), beside: Vec::new() };
     for (i, gap) in plan.gaps.iter().enumerate() {
         let p = world.add_node(format!("p{i}"), Kind::Router);
-        let q = world.add_node(format!("q{i}"), Kind::Router);
+        let q = world.add_node(format!("q{i}"), behind(plan, i));
         chain.gap_ends.push((p, q));
         chain.gap_ports.push(world.link(
             p,
@@ -167,10 +176,14 @@ fn interface(port: usize, gap: &Gap, out: &ChannelConfig, oversize: Oversize) ->
     Interface { id: IfaceId(port as u16), name: format!("if{port}"), domain: 0, addresses: Vec::new(), link }
 }
 
-/// Small windows of hosts are not waited for here, each third time: taken from the delay, too.
+/// Small windows of hosts are not waited for here, each third time, and each third time where one
+/// has shown what it takes: taken from the delay, too.
 fn send_ahead(gap: &Gap) -> SendAhead {
-    let has_turn = (gap.there.delay.as_nanos() / 11_000).is_multiple_of(3);
-    if has_turn { SendAhead::On } else { SendAhead::default() }
+    match gap.there.delay.as_nanos() / 11_000 % 3 {
+        0 => SendAhead::On,
+        1 => SendAhead::Auto,
+        _ => SendAhead::Off,
+    }
 }
 
 /// Segments into it are larger than a packet, each second time. Not before another gateway: what it

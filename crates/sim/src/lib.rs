@@ -40,6 +40,7 @@ pub mod runner;
 mod sizes;
 pub mod tcp_store;
 pub mod trace;
+pub mod tracker;
 pub mod traffic;
 pub mod truth;
 pub mod verdict;

@@ -598,8 +598,8 @@ fn check_made(
     if s.flags.syn() {
         let [may, went, with] = &mut heard[side].syns;
         (*went, *with) = (*went + 1, *with | u32::from(s.options.has_ours()));
-        let is_one_more = *went > *may + *with;
-        return if is_one_more { Err(format!("SYN number {went} where {may} may go")) } else { Ok(()) };
+        let fits = *went <= *may + *with;
+        return if fits { Ok(()) } else { Err(format!("SYN number {went} where {may} may go")) };
     }
     let Some(other) = other else { return Ok(()) };
     let shown = u64::from(s.window) << conn.shift(side);

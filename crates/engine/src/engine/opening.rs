@@ -5,30 +5,17 @@ use farlink_wire::{FARLINK_DATA, FARLINK_SYN, FARLINK_SYN_ACK, Flags, Instant, P
 
 use super::Engine;
 use crate::asked::{Answered, Goes};
-use crate::config::{FlowControl, Pinned};
+use crate::config::Pinned;
 use crate::handshake::HalfOpen;
 use crate::kept::Kept;
-use crate::link::{Crossing, Link, Opening};
-use crate::net::{IfaceId, Way};
-use crate::peer::{Hello, Peer, insert_farlink};
+use crate::link::{Carrier, Crossing, Link};
+use crate::net::IfaceId;
+use crate::peer::{Capability, Opening, Peer, insert_opening};
+use crate::side::Side;
 use crate::table::Key;
 use crate::world::World;
 
-/// Where the share of a connection in a link's budget is smaller than this, its SYN shows two
-/// segments.
-const FIRST_SHARE_BYTES: u32 = 4 * 65_536;
-const FIRST_WINDOW_BYTES: u16 = 2 * 1460;
-
 impl Engine {
-    /// The window that a SYN or its answer may show, where what it asks for goes into a link whose
-    /// budget is for many: enough to begin with. What the connection gets is decided when it is
-    /// established.
-    pub(super) fn first_window(&self, out: Way) -> Option<u16> {
-        let automatic = self.config.flow_control == FlowControl::Automatic;
-        let share = self.links.equal_share(out, self.syns.len()).filter(|_| automatic)?;
-        (share < FIRST_SHARE_BYTES).then_some(FIRST_WINDOW_BYTES)
-    }
-
     /// A SYN has come: over a link it may ask, and then a gateway stands there. One that may have
     /// had an answer without our option does not know of us.
     pub(super) fn hear_asking(&mut self, now: Instant, via: IfaceId, key: &Key, s: &TcpSegment) {
@@ -36,13 +23,18 @@ impl Engine {
         let option = s.options.farlink.as_ref().filter(|o| o.form == FARLINK_SYN);
         let Some(h) = self.syns.get_mut(key) else { return };
         h.came.note(now, option.is_some());
-        if let Some(option) = option.filter(|_| !h.told.has_plain()) {
-            link.note_asked();
-            h.a.peer = Peer::Offered(link.admits(Hello::read(&option.body)));
+        let Some(option) = option.filter(|_| !h.told.has_plain()) else { return };
+        let opening = Opening::read(&option.body);
+        h.note_opening(Side::A, &opening);
+        link.note_asked();
+        if h.syns == 1 {
+            link.note_opening(&opening);
         }
+        h.a.peer = Peer::Offered(link.admits(opening.hello));
     }
 
-    /// A SYN that leaves over a link asks for a gateway at its other end.
+    /// A SYN that leaves over a link asks for a gateway at its other end. Returns whether it is to
+    /// leave twice, each time with the question.
     pub(super) fn ask_for_gateway(
         &mut self,
         now: Instant,
@@ -51,29 +43,35 @@ impl Engine {
         s: &TcpSegment,
         packet: &mut PacketBuf,
         net: &mut dyn World,
-    ) {
-        let Some(h) = self.syns.get_mut(&key) else { return };
+    ) -> bool {
+        let Some(syns) = self.syns.get_mut(&key).map(|h| h.syns) else { return false };
         let out = net.route(via, s.ip.src, s.ip.dst).map_or(IfaceId::OTHER, |r| r.iface);
         let is_away = self.links.is_away(self.links.way(out));
-        let hello = self.links.hello();
-        let Some(link) = self.links.at_mut(out) else { return };
+        let Some(link) = self.links.at(out) else { return false };
         if s.options.mptcp || s.options.fast_open {
-            return;
+            return false;
         }
-        let wanted = link.asks(now, s.ip.dst, h.syns, is_away);
+        let wanted = link.asks(now, s.ip.dst, syns, is_away);
+        let may_be_two = syns == 1 && link.boxes().crossing(now, Carrier::Syn, s.ip.dst).is_clear();
+        let opening = self.opening(now, out, may_be_two, link.takes_openings());
         let plain = (wanted == Goes::Both).then(|| Kept::of(via, s, packet));
-        let has_room = wanted != Goes::Plain && insert_farlink(packet, FARLINK_SYN, Some(hello));
-        let goes = if has_room { wanted } else { Goes::Plain };
-        if let Some(plain) = plain.filter(|_| has_room) {
-            link.boxes_mut().note_tried(now, Opening::Syn, s.ip.dst);
+        let asks = wanted != Goes::Plain;
+        let said = if asks { insert_opening(packet, FARLINK_SYN, Some(opening)) } else { None };
+        if let Some(plain) = plain.filter(|_| said.is_some())
+            && let Some(link) = self.links.at_mut(out)
+        {
+            link.boxes_mut().note_tried(now, Carrier::Syn, s.ip.dst);
             link.boxes_mut().note_trial((s.ip.dst, s.dst_port, s.src_port));
             self.copies.push(plain);
         }
-        h.asked.note(now, s, goes);
+        if let Some(h) = self.syns.get_mut(&key) {
+            h.asked.note(now, s, if said.is_some() { wanted } else { Goes::Plain });
+        }
+        said.is_some_and(|said| said.leaves_twice)
     }
 
     /// The answer of a server goes on: what it says of a gateway beyond is heard, and the one
-    /// before this one is told who is here.
+    /// before this one is told who is here. Returns whether it is to leave twice.
     pub(super) fn pass_answer(
         &mut self,
         now: Instant,
@@ -81,7 +79,8 @@ impl Engine {
         key: Key,
         s: &TcpSegment,
         packet: &mut PacketBuf,
-    ) {
+        net: &mut dyn World,
+    ) -> bool {
         // An echoed option of our own is no answer, and nothing for the host either.
         if s.options.has_ours() {
             edit::remove_farlink_option(packet, s);
@@ -101,7 +100,7 @@ impl Engine {
             }
         }
         self.raise_mss(&key, s, packet);
-        self.tell_of_gateway(now, via, key, s, packet);
+        self.tell_of_gateway(now, via, key, s, packet, net)
     }
 
     /// What the answer says of a gateway beyond the link, and of boxes on the way there.
@@ -114,11 +113,12 @@ impl Engine {
         };
         let of_gateway = answer.b.peer.is_marked();
         let of = h.asked.answered(now, s, link.measured_rtt());
+        h.hear_answer(s, of_gateway.then_some(&mut *link));
         if of_gateway || (h.asked.has_with() && of == Answered::With) {
             link.note_answer(of_gateway);
-            link.note_arrived(now, Opening::Syn, s.ip.src);
+            link.note_arrived(now, Carrier::Syn, s.ip.src);
         } else if h.answered_once && h.asked.has_with() && of == Answered::Plain && !h.has_waited() {
-            link.note_dropped(now, Opening::Syn, s.ip.src);
+            link.note_dropped(now, Carrier::Syn, s.ip.src);
         }
         if of_gateway {
             link.boxes_mut().note_told(s.ip.src);
@@ -130,7 +130,8 @@ impl Engine {
     }
 
     /// The answer to a SYN that a gateway has sent on tells it of this one: unless the newest SYN
-    /// came without the option, or such answers do not arrive.
+    /// came without the option, or such answers do not arrive. Returns whether it is to leave
+    /// twice, each time with that.
     fn tell_of_gateway(
         &mut self,
         now: Instant,
@@ -138,21 +139,41 @@ impl Engine {
         key: Key,
         s: &TcpSegment,
         packet: &mut PacketBuf,
-    ) {
-        let hello = self.links.hello();
-        let Some(h) = self.syns.get_mut(&key) else { return };
-        let Some(upstream) = h.a.peer.hello() else { return };
-        let Some(link) = self.links.at_mut(h.a.via) else { return };
+        net: &mut dyn World,
+    ) -> bool {
+        let Some(h) = self.syns.get_mut(&key) else { return false };
+        let Some(upstream) = h.a.peer.hello() else { return false };
+        let Some(link) = self.links.at(h.a.via) else { return false };
         let wanted = link.tells(now, h);
-        let plain = (wanted == Goes::Both).then(|| Kept::of(via, s, packet));
+        if wanted == Goes::Plain {
+            h.told.note(now, s, wanted);
+            return false;
+        }
+        let crossing = link.boxes().crossing(now, Carrier::Answer, h.a.addr);
+        let (towards, may_be_two) = (h.a.via, h.answered_once && crossing.is_clear());
         // One that said nothing of itself is told nothing of us.
-        let hello = upstream.reads_frames().then_some(hello);
-        let has_room = wanted != Goes::Plain && insert_farlink(packet, FARLINK_SYN_ACK, hello);
-        h.told.note(now, s, if has_room { wanted } else { Goes::Plain });
-        if let Some(plain) = plain.filter(|_| has_room) {
-            link.boxes_mut().note_tried(now, Opening::Answer, s.ip.dst);
+        let opening = upstream.reads_frames().then(|| {
+            let out = net.route(via, s.ip.src, s.ip.dst).map_or(IfaceId::OTHER, |r| r.iface);
+            let window_bytes = self.window_to_tell(now, key, net);
+            let opening = self.opening(now, out, may_be_two, upstream.can(Capability::Openings));
+            Opening { window_bytes, ..opening }
+        });
+        let plain = (wanted == Goes::Both).then(|| Kept::of(via, s, packet));
+        let said = insert_opening(packet, FARLINK_SYN_ACK, opening);
+        if let Some(plain) = plain.filter(|_| said.is_some())
+            && let Some(link) = self.links.at_mut(towards)
+        {
+            link.boxes_mut().note_tried(now, Carrier::Answer, s.ip.dst);
             self.copies.push(plain);
         }
+        let Some(h) = self.syns.get_mut(&key) else { return false };
+        h.told.note(now, s, if said.is_some() { wanted } else { Goes::Plain });
+        if let Some(said) = said
+            && let Some(answer) = h.answer.as_mut()
+        {
+            answer.told_window_bytes = answer.told_window_bytes.max(said.window_bytes);
+        }
+        said.is_some_and(|said| said.leaves_twice)
     }
 
     /// The client has answered: by which of the answers to it shows whether it knows of us.
@@ -166,7 +187,7 @@ impl Engine {
         };
         if !h.told.has_with() {
             // Where it only could not be told it is there, too.
-            let is_shut = link.boxes().crossing(now, Opening::Answer, h.a.addr) == Crossing::Shut;
+            let is_shut = link.boxes().crossing(now, Carrier::Answer, h.a.addr) == Crossing::Shut;
             if !is_shut || h.came.is_plain() {
                 h.a.peer = Peer::None;
             }
@@ -174,9 +195,9 @@ impl Engine {
         }
         let is_marked = s.options.farlink.as_ref().is_some_and(|o| o.form == FARLINK_DATA);
         match h.told.answered(now, s, link.measured_rtt()) {
-            _ if is_marked => link.note_arrived(now, Opening::Answer, s.ip.src),
-            Answered::With => link.note_arrived(now, Opening::Answer, s.ip.src),
-            Answered::Plain if !h.has_waited() => link.note_dropped(now, Opening::Answer, s.ip.src),
+            _ if is_marked => link.note_arrived(now, Carrier::Answer, s.ip.src),
+            Answered::With => link.note_arrived(now, Carrier::Answer, s.ip.src),
+            Answered::Plain if !h.has_waited() => link.note_dropped(now, Carrier::Answer, s.ip.src),
             // It has not been told, and is there: marks let it ask.
             Answered::Plain | Answered::Either => {}
         }
@@ -211,7 +232,7 @@ impl Engine {
 impl Link {
     /// How the SYN to this host goes that its client sends for the `syns`-th time.
     fn asks(&self, now: Instant, host: core::net::IpAddr, syns: u32, is_away: bool) -> Goes {
-        match self.boxes().crossing(now, Opening::Syn, host) {
+        match self.boxes().crossing(now, Carrier::Syn, host) {
             Crossing::Shut => Goes::Plain,
             Crossing::Tried if syns == 1 => {
                 if is_away {
@@ -222,7 +243,7 @@ impl Link {
             }
             Crossing::Tried => Goes::Plain,
             known => {
-                let is_open = known == Crossing::Open && self.is_known_to_lose();
+                let is_open = known == Crossing::Open && self.loses_openings();
                 if self.may_ask(syns, is_away, is_open) { Goes::With } else { Goes::Plain }
             }
         }
@@ -234,10 +255,10 @@ impl Link {
             return Goes::Plain;
         }
         let is_first = !h.told.has_with() || h.told.is_with_at(now);
-        match self.boxes().crossing(now, Opening::Answer, h.a.addr) {
+        match self.boxes().crossing(now, Carrier::Answer, h.a.addr) {
             Crossing::Tried if is_first => Goes::Both,
             Crossing::Shut | Crossing::Tried => Goes::Plain,
-            Crossing::Open if self.is_known_to_lose() => Goes::With,
+            Crossing::Open if self.loses_openings() => Goes::With,
             Crossing::Open | Crossing::Unknown => {
                 if is_first {
                     Goes::With

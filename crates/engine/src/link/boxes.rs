@@ -34,14 +34,14 @@ const NETWORK_BITS: (u32, u32) = (24, 48);
 
 /// Which segment of a handshake it is that carries the option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Opening {
+pub enum Carrier {
     /// A SYN, which asks for a gateway.
     Syn,
     /// Its answer, which tells of one.
     Answer,
 }
 
-impl Opening {
+impl Carrier {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Syn, Self::Answer];
 
@@ -67,6 +67,14 @@ pub enum Crossing {
     /// They did not arrive, and the next one may try again, with one behind it that goes as it
     /// came.
     Tried,
+}
+
+impl Crossing {
+    /// Nothing drops them, as far as is known.
+    #[must_use]
+    pub const fn is_clear(self) -> bool {
+        matches!(self, Self::Unknown | Self::Open)
+    }
 }
 
 /// See the module.
@@ -112,17 +120,17 @@ struct Dropped {
 }
 
 impl Place {
-    fn of(&self, opening: Opening) -> &Seen {
-        match opening {
-            Opening::Syn => &self.syn,
-            Opening::Answer => &self.answer,
+    fn of(&self, carrier: Carrier) -> &Seen {
+        match carrier {
+            Carrier::Syn => &self.syn,
+            Carrier::Answer => &self.answer,
         }
     }
 
-    fn of_mut(&mut self, opening: Opening) -> &mut Seen {
-        match opening {
-            Opening::Syn => &mut self.syn,
-            Opening::Answer => &mut self.answer,
+    fn of_mut(&mut self, carrier: Carrier) -> &mut Seen {
+        match carrier {
+            Carrier::Syn => &mut self.syn,
+            Carrier::Answer => &mut self.answer,
         }
     }
 
@@ -189,9 +197,9 @@ impl Boxes {
     /// What is known of them on the way to this host: by its network, or else by all others over
     /// the link.
     #[must_use]
-    pub fn crossing(&self, now: Instant, opening: Opening, host: IpAddr) -> Crossing {
-        let own = self.places.get(&network(host)).map(|place| place.of(opening).crossing(now));
-        match (own, self.whole.of(opening).crossing(now)) {
+    pub fn crossing(&self, now: Instant, carrier: Carrier, host: IpAddr) -> Crossing {
+        let own = self.places.get(&network(host)).map(|place| place.of(carrier).crossing(now));
+        match (own, self.whole.of(carrier).crossing(now)) {
             (Some(own), _) if own != Crossing::Unknown => own,
             // What has arrived elsewhere says nothing of this one.
             (_, Crossing::Open) => Crossing::Unknown,
@@ -201,33 +209,33 @@ impl Boxes {
 
     /// One has not arrived there, and its repetition without the option has. Returns whether that
     /// is news.
-    pub fn note_dropped(&mut self, now: Instant, opening: Opening, host: IpAddr) -> bool {
-        let before = self.crossing(now, opening, host);
-        let whole = self.whole.of_mut(opening);
+    pub fn note_dropped(&mut self, now: Instant, carrier: Carrier, host: IpAddr) -> bool {
+        let before = self.crossing(now, carrier, host);
+        let whole = self.whole.of_mut(carrier);
         // Where others get through it is not the link.
         if whole.crossing(now) != Crossing::Open {
             whole.note_dropped(now);
         }
-        self.place_mut(now, host).of_mut(opening).note_dropped(now);
+        self.place_mut(now, host).of_mut(carrier).note_dropped(now);
         let is_news = !matches!(before, Crossing::Shut | Crossing::Tried);
         self.news += u64::from(is_news);
         is_news
     }
 
     /// One has arrived there. Returns whether that is news.
-    pub fn note_arrived(&mut self, now: Instant, opening: Opening, host: IpAddr) -> bool {
-        let before = self.crossing(now, opening, host);
-        self.whole.of_mut(opening).note_arrived(now);
-        self.place_mut(now, host).of_mut(opening).note_arrived(now);
+    pub fn note_arrived(&mut self, now: Instant, carrier: Carrier, host: IpAddr) -> bool {
+        let before = self.crossing(now, carrier, host);
+        self.whole.of_mut(carrier).note_arrived(now);
+        self.place_mut(now, host).of_mut(carrier).note_arrived(now);
         let is_news = matches!(before, Crossing::Shut | Crossing::Tried);
         self.news += u64::from(is_news);
         is_news
     }
 
     /// One has been tried on the way there.
-    pub fn note_tried(&mut self, now: Instant, opening: Opening, host: IpAddr) {
-        self.whole.of_mut(opening).note_tried(now);
-        self.place_mut(now, host).of_mut(opening).note_tried(now);
+    pub fn note_tried(&mut self, now: Instant, carrier: Carrier, host: IpAddr) {
+        self.whole.of_mut(carrier).note_tried(now);
+        self.place_mut(now, host).of_mut(carrier).note_tried(now);
     }
 
     /// A SYN has gone both ways to this server, from this port of its client.
@@ -247,7 +255,7 @@ impl Boxes {
             Some(at) => {
                 self.trial = None;
                 if now.since(at) < COPY_APART {
-                    self.note_arrived(now, Opening::Syn, ends.0);
+                    self.note_arrived(now, Carrier::Syn, ends.0);
                 }
             }
         }
@@ -318,13 +326,13 @@ impl Boxes {
 
     /// They do not arrive anywhere over the link, as far as is known.
     #[must_use]
-    pub fn is_shut(&self, now: Instant, opening: Opening) -> bool {
-        self.whole.of(opening).is_sure(now)
+    pub fn is_shut(&self, now: Instant, carrier: Carrier) -> bool {
+        self.whole.of(carrier).is_sure(now)
     }
 
     /// The networks to which they do not arrive, with their bits.
-    pub fn shut(&self, now: Instant, opening: Opening) -> impl Iterator<Item = (IpAddr, u32)> {
-        self.places_where(move |place| place.of(opening).is_sure(now))
+    pub fn shut(&self, now: Instant, carrier: Carrier) -> impl Iterator<Item = (IpAddr, u32)> {
+        self.places_where(move |place| place.of(carrier).is_sure(now))
     }
 
     fn places_where(&self, is_meant: impl Fn(&Place) -> bool) -> impl Iterator<Item = (IpAddr, u32)> {
@@ -350,13 +358,13 @@ impl Boxes {
                 more => format!("{shown} and {more} more"),
             }
         };
-        let dropped = Opening::ALL.into_iter().filter_map(|opening| {
-            let where_to = match self.is_shut(now, opening) {
+        let dropped = Carrier::ALL.into_iter().filter_map(|carrier| {
+            let where_to = match self.is_shut(now, carrier) {
                 true => "to everywhere".to_owned(),
-                false => format!("to {}", names(&mut self.shut(now, opening))),
+                false => format!("to {}", names(&mut self.shut(now, carrier))),
             };
-            let what = opening.name();
-            let is_any = self.is_shut(now, opening) || self.shut(now, opening).next().is_some();
+            let what = carrier.name();
+            let is_any = self.is_shut(now, carrier) || self.shut(now, carrier).next().is_some();
             is_any.then(|| {
                 format!("a box on the way drops {what}s with Farlink's TCP option (kind 254), {where_to}: they go without it")
             })
@@ -378,21 +386,21 @@ impl Link {
     }
 
     /// One has arrived there that had the option.
-    pub(crate) fn note_arrived(&mut self, now: Instant, opening: Opening, host: IpAddr) {
-        self.boxes.note_arrived(now, opening, host);
+    pub(crate) fn note_arrived(&mut self, now: Instant, carrier: Carrier, host: IpAddr) {
+        self.boxes.note_arrived(now, carrier, host);
     }
 
     /// A gateway on the way to this host is heard; `was_told`: an answer has told it of this one.
     pub(crate) fn note_met(&mut self, now: Instant, host: IpAddr, was_told: bool) {
         self.boxes.note_heard(host);
         if was_told {
-            self.boxes.note_arrived(now, Opening::Answer, host);
+            self.boxes.note_arrived(now, Carrier::Answer, host);
         }
     }
 
     /// One has not, and the one without it has.
-    pub(crate) fn note_dropped(&mut self, now: Instant, opening: Opening, host: IpAddr) {
-        self.boxes.note_dropped(now, opening, host);
+    pub(crate) fn note_dropped(&mut self, now: Instant, carrier: Carrier, host: IpAddr) {
+        self.boxes.note_dropped(now, carrier, host);
     }
 
     /// A gateway may stand on the way to this host that no SYN has reached, or whose answer has
@@ -423,7 +431,7 @@ fn network(host: IpAddr) -> IpAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Opening::{Answer, Syn};
+    use Carrier::{Answer, Syn};
 
     fn at(s: u64) -> Instant {
         Instant::from_millis(s * 1_000)

@@ -1,12 +1,15 @@
-//! What is remembered of hosts behind a link: whether they take all that comes at once, and
-//! segments that are larger than a packet, and how large packets on the way to them may be.
+//! What is remembered of hosts behind a link: whether they take what is sent ahead of their
+//! windows, and segments that are larger than a packet, and how large packets on the way to them
+//! may be.
 
 use core::net::{IpAddr, Ipv6Addr};
 use std::collections::BTreeMap;
 
 use farlink_wire::{Duration, Instant};
+use serde::Serialize;
 
 use super::Link;
+use crate::leave::{Known, Refusal};
 use crate::oversizing::Verdict;
 use crate::path_mtu::Mtu;
 
@@ -23,20 +26,48 @@ pub struct Clients {
     known: BTreeMap<IpAddr, Client>,
 }
 
+/// Hosts behind a link by what they make of segments that are ahead of their windows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct AheadOf {
+    /// They take all.
+    pub taking_hosts: u64,
+    /// They have taken some.
+    pub tried_hosts: u64,
+    /// A reset has come: their windows are waited for.
+    pub reset_hosts: u64,
+    /// It was dropped: their windows are waited for.
+    pub dropped_hosts: u64,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Client {
-    reads: Option<(bool, Instant)>,
+    ahead: Option<(Known, Instant)>,
     oversize: Option<(Verdict, Instant)>,
     mtu: Option<(Mtu, Instant)>,
     /// So many times the first large segment of a connection has not arrived.
     unproved: Option<(u8, Instant)>,
+    /// A connection finds out how large packets may be, or has.
+    tested_at: Option<Instant>,
     at: Instant,
 }
 
 impl Clients {
-    /// A host has taken all that came at once, or has let its window close.
-    pub fn note_reading(&mut self, now: Instant, host: IpAddr, reads: bool) {
-        self.known_mut(now, host).reads = Some((reads, now));
+    /// A host has acknowledged so much that lay beyond its window when it left.
+    pub fn note_taken(&mut self, now: Instant, host: IpAddr, bytes: u64) {
+        let known = self.ahead(now, host).more(bytes);
+        if let Some(known) = known {
+            self.known_mut(now, host).ahead = Some((known, now));
+        }
+    }
+
+    /// What lay beyond the window of a host was refused, for all that is known by somebody on the
+    /// way. Returns whether that is news.
+    pub fn note_refused(&mut self, now: Instant, host: IpAddr, why: Refusal) -> bool {
+        let known = self.ahead(now, host);
+        let is_news = !matches!(known, Known::Refuses(_));
+        let known = if is_news { Known::Refuses(why) } else { known };
+        self.known_mut(now, host).ahead = Some((known, now));
+        is_news
     }
 
     /// It takes large segments, or it does not.
@@ -71,17 +102,47 @@ impl Clients {
             let oldest = self.known.iter().min_by_key(|(_, client)| client.at).map(|(place, _)| *place);
             oldest.map(|place| self.known.remove(&place));
         }
-        let new = Client { reads: None, oversize: None, mtu: None, unproved: None, at: now };
+        let new = Client { ahead: None, oversize: None, mtu: None, unproved: None, tested_at: None, at: now };
         let client = self.known.entry(place).or_insert(new);
         client.at = now;
         client
     }
 
-    /// It has taken all that came lately.
+    /// A connection begins with a few packets of full size, for all others.
+    pub fn note_tested(&mut self, now: Instant, host: IpAddr) {
+        self.known_mut(now, host).tested_at = Some(now);
+    }
+
+    /// Something is known of how large what it gets may be, or a connection is finding it out.
     #[must_use]
-    pub fn reads(&self, now: Instant, host: IpAddr) -> bool {
-        let client = self.known.get(&place(host));
-        client.and_then(|client| client.reads).is_some_and(|(reads, at)| reads && now.since(at) < LIFETIME)
+    pub fn is_known(&self, now: Instant, host: IpAddr) -> bool {
+        let tested_at = self.known.get(&place(host)).and_then(|client| client.tested_at);
+        tested_at.is_some_and(|at| now.since(at) < LIFETIME)
+            || self.oversize(now, host).is_some()
+            || self.mtu(now, host).is_some()
+    }
+
+    /// What it makes of segments that are ahead of its window.
+    #[must_use]
+    pub fn ahead(&self, now: Instant, host: IpAddr) -> Known {
+        let told = self.known.get(&place(host)).and_then(|client| client.ahead);
+        told.filter(|(_, at)| now.since(*at) < LIFETIME).map_or(Known::default(), |(known, _)| known)
+    }
+
+    /// So many hosts are sent ahead of, are tried, and refuse that.
+    #[must_use]
+    pub fn count_ahead(&self, now: Instant) -> AheadOf {
+        let mut count = AheadOf::default();
+        let told = self.known.values().filter_map(|client| client.ahead);
+        for (known, _) in told.filter(|(_, at)| now.since(*at) < LIFETIME) {
+            *match known {
+                Known::Refuses(Refusal::Reset) => &mut count.reset_hosts,
+                Known::Refuses(Refusal::Dropped) => &mut count.dropped_hosts,
+                Known::Takes(_) if known.takes_all() => &mut count.taking_hosts,
+                Known::Takes(_) => &mut count.tried_hosts,
+            } += 1;
+        }
+        count
     }
 
     /// Whether it takes large segments; `None`: that is to be found out.
@@ -135,15 +196,34 @@ mod tests {
         IpAddr::from(n.to_be_bytes())
     }
 
+    /// It takes all that is sent ahead of its window.
+    const ENOUGH: u64 = 64 << 10;
+
+    fn takes(clients: &Clients, at: Instant, host: IpAddr) -> bool {
+        clients.ahead(at, host).takes_all()
+    }
+
     #[test]
     fn what_is_known_of_a_host_grows_old() {
         let mut clients = Clients::default();
-        assert!(!clients.reads(Instant::ZERO, host(1)), "nobody knows");
-        clients.note_reading(Instant::ZERO, host(1), true);
-        assert!(clients.reads(Instant::ZERO, host(1)) && !clients.reads(Instant::ZERO, host(2)));
-        assert!(!clients.reads(Instant::ZERO + LIFETIME, host(1)));
-        clients.note_reading(Instant::ZERO, host(1), false);
-        assert!(!clients.reads(Instant::ZERO, host(1)));
+        assert!(!takes(&clients, Instant::ZERO, host(1)), "nobody knows");
+        clients.note_taken(Instant::ZERO, host(1), ENOUGH);
+        assert!(takes(&clients, Instant::ZERO, host(1)) && !takes(&clients, Instant::ZERO, host(2)));
+        assert!(!takes(&clients, Instant::ZERO + LIFETIME, host(1)));
+    }
+
+    #[test]
+    fn one_from_which_a_reset_came_is_waited_for_and_tried_again_after_ten_minutes() {
+        let mut clients = Clients::default();
+        clients.note_taken(Instant::ZERO, host(1), ENOUGH);
+        assert!(clients.note_refused(Instant::ZERO, host(1), Refusal::Reset));
+        assert!(!clients.note_refused(Instant::ZERO, host(1), Refusal::Dropped), "that is known");
+        // What was under way is acknowledged all the same.
+        clients.note_taken(Instant::ZERO, host(1), ENOUGH);
+        assert_eq!(clients.ahead(Instant::ZERO, host(1)), Known::Refuses(Refusal::Reset));
+        assert_eq!(clients.count_ahead(Instant::ZERO).reset_hosts, 1);
+        assert_eq!(clients.ahead(Instant::ZERO + LIFETIME, host(1)), Known::Takes(0));
+        assert_eq!(clients.count_ahead(Instant::ZERO + LIFETIME), AheadOf::default());
     }
 
     #[test]
@@ -168,19 +248,19 @@ mod tests {
     fn an_ipv6_network_is_one_host() {
         let at = |text: &str| text.parse::<IpAddr>().unwrap();
         let mut clients = Clients::default();
-        clients.note_reading(Instant::ZERO, at("2001:db8::1"), true);
-        assert!(clients.reads(Instant::ZERO, at("2001:db8::ffff:1")));
-        assert!(!clients.reads(Instant::ZERO, at("2001:db8:0:1::1")));
+        clients.note_taken(Instant::ZERO, at("2001:db8::1"), ENOUGH);
+        assert!(takes(&clients, Instant::ZERO, at("2001:db8::ffff:1")));
+        assert!(!takes(&clients, Instant::ZERO, at("2001:db8:0:1::1")));
     }
 
     #[test]
     fn no_more_than_so_many_are_remembered() {
         let mut clients = Clients::default();
         for n in 0..10_000 {
-            clients.note_reading(Instant::from_millis(u64::from(n)), host(n), true);
+            clients.note_taken(Instant::from_millis(u64::from(n)), host(n), ENOUGH);
         }
         assert_eq!(clients.known.len(), CLIENTS_MAX);
-        assert!(clients.reads(Instant::from_millis(10_000), host(9_999)));
-        assert!(!clients.reads(Instant::from_millis(10_000), host(0)));
+        assert!(takes(&clients, Instant::from_millis(10_000), host(9_999)));
+        assert!(!takes(&clients, Instant::from_millis(10_000), host(0)));
     }
 }

@@ -63,6 +63,23 @@ impl Link {
         self.copies.spend(now, rate, bytes);
     }
 
+    /// A copy may ask a host behind it whether it takes segments that are larger than a packet.
+    #[must_use]
+    pub fn may_ask_by_copy(&self) -> bool {
+        !self.is_metered
+    }
+
+    /// Its bytes cost money.
+    #[must_use]
+    pub fn is_metered(&self) -> bool {
+        self.is_metered
+    }
+
+    /// The same from now on.
+    pub fn set_metered(&mut self, is_metered: bool) {
+        self.is_metered = is_metered;
+    }
+
     /// Whether there are to be copies, from now on.
     pub fn set_copies(&mut self, off: bool) {
         self.copies.is_off = off;

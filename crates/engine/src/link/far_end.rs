@@ -3,7 +3,8 @@
 use arrayvec::ArrayVec;
 use farlink_wire::{Duration, Instant};
 
-use crate::peer::{Arrived, Hello, Identity};
+use super::Link;
+use crate::peer::{Arrived, Capability, Hello, Identity, Opening};
 
 /// Gateways that are remembered: a link may lead to several.
 const GATEWAYS_MAX: usize = 8;
@@ -53,6 +54,8 @@ pub struct FarEnd {
     answers: Option<bool>,
     /// Handshakes in which one has taken part.
     met: u64,
+    /// What it sends into the link gets lost, by the newest handshake.
+    loses: bool,
 }
 
 impl FarEnd {
@@ -139,6 +142,18 @@ impl FarEnd {
         self.met
     }
 
+    /// It has said this in the first SYN of a connection, or the first answer to one.
+    pub fn note_opening(&mut self, opening: &Opening) {
+        self.loses = opening.link_loses;
+    }
+
+    /// Of a SYN that asks for a gateway, and comes twice, one goes on there, by all that is known.
+    #[must_use]
+    pub fn takes_openings(&self) -> bool {
+        let can = |known: &Hello| known.can(Capability::Openings);
+        self.answers == Some(true) && !self.gateways.is_empty() && self.gateways.iter().all(can)
+    }
+
     /// The SYN that a host sends for the `syns`-th time may ask for a gateway. A box on the way may
     /// drop what it does not know: so a repetition goes as it came, and nobody waits twice. A
     /// gateway that no SYN has reached is asked by what follows. But where such SYNs have got
@@ -160,6 +175,27 @@ impl FarEnd {
     #[must_use]
     pub fn train_is_under_way(&self, now: Instant, rtt: Option<Duration>) -> bool {
         self.train_at.is_some_and(|at| now < at + rtt.unwrap_or(TRAIN_RTT_DEFAULT) / 2 * 3)
+    }
+}
+
+impl Link {
+    /// What a gateway at the far end has said in the first SYN of a connection, or the first answer
+    /// to one.
+    pub(crate) fn note_opening(&mut self, opening: &Opening) {
+        self.far_end.note_opening(opening);
+    }
+
+    /// A SYN that asks for a gateway may go there twice.
+    #[must_use]
+    pub fn takes_openings(&self) -> bool {
+        self.far_end.takes_openings()
+    }
+
+    /// Packets get lost there: what is sent here, or what the gateway at the far end sends, as that
+    /// has found.
+    #[must_use]
+    pub fn loses_openings(&self) -> bool {
+        self.is_known_to_lose() || self.far_end.loses
     }
 }
 

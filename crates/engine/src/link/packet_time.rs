@@ -31,7 +31,7 @@ const STARVED_TIMES: u64 = 5;
 
 /// A timer waits longer by this part (one over it): people declare what their contract says, which
 /// is 20 % more than the line carries.
-const DECLARED_TOO_HIGH_PARTS: u32 = 5;
+const DECLARED_TOO_HIGH_PARTS: u64 = 5;
 
 /// How long packets take on a link, as far as its rates are known. Each sender has one, so it is
 /// small. The default is a link of which nothing is known: packets take no time.
@@ -63,24 +63,27 @@ impl PacketTime {
         let is_starved = in_ns > out_ns.saturating_mul(STARVED_TIMES);
         let before = if is_starved { 0 } else { others };
         let turns = if is_half_duplex { others.saturating_add(ours.saturating_mul(2)) } else { 0 };
-        let parts = [turns, before, time(in_ns, ACK_BYTES), time(out_ns, 0)];
-        let beside_us = parts.into_iter().fold(0_u64, u64::saturating_add) / 1_000;
+        let waits = turns.saturating_add(before);
+        let beside_us = waits.saturating_add(time(in_ns, ACK_BYTES)).saturating_add(time(out_ns, 0)) / 1_000;
         Self { byte_ns: small(out_ns), beside_us: small(beside_us) }
     }
 
     /// How long a segment with so much payload takes into the link.
     #[must_use]
     pub fn of_segment(self, payload_bytes: u64) -> Duration {
-        let bytes = HEADER_BYTES.saturating_add(payload_bytes);
-        Duration::from_nanos(bytes.saturating_mul(self.byte_ns.into()))
+        Duration::from_nanos(self.segment_ns(payload_bytes))
+    }
+
+    fn segment_ns(self, payload_bytes: u64) -> u64 {
+        HEADER_BYTES.saturating_add(payload_bytes).saturating_mul(self.byte_ns.into())
     }
 
     /// By how much the answer to a segment with so much payload may come later than a round trip in
     /// which packets take no time.
     #[must_use]
     pub fn of_answer(self, payload_bytes: u64) -> Duration {
-        let answer = self.of_segment(payload_bytes) + Duration::from_micros(self.beside_us.into());
-        answer + answer / DECLARED_TOO_HIGH_PARTS
+        let answer_ns = self.segment_ns(payload_bytes).saturating_add(u64::from(self.beside_us) * 1_000);
+        Duration::from_nanos(answer_ns.saturating_add(answer_ns / DECLARED_TOO_HIGH_PARTS))
     }
 }
 

@@ -30,6 +30,8 @@ pub enum Capability {
     Xcp = 16,
     /// The same in XCP's own header, before TCP.
     Shim = 32,
+    /// Of a packet of a handshake that comes twice one goes on.
+    Openings = 64,
     /// The far host's acknowledgement is told by how far it is behind the segment's own. So it
     /// stands where a box on the way translates sequence numbers.
     FarBehind = 128,
@@ -37,13 +39,14 @@ pub enum Capability {
 
 impl Capability {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::SoftWindow,
         Self::Reports,
         Self::Runs,
         Self::MarkInPadding,
         Self::Xcp,
         Self::Shim,
+        Self::Openings,
         Self::FarBehind,
     ];
 
@@ -57,6 +60,7 @@ impl Capability {
             Self::MarkInPadding => "mark-in-padding",
             Self::Xcp => "xcp",
             Self::Shim => "xcp-shim",
+            Self::Openings => "openings",
             Self::FarBehind => "far-behind",
         }
     }
@@ -113,6 +117,7 @@ impl Hello {
     const ALL: u16 = Self::FIRST
         | Capability::MarkInPadding as u16
         | Capability::Xcp as u16
+        | Capability::Openings as u16
         | Capability::FarBehind as u16;
 
     /// Of this gateway.

@@ -187,8 +187,8 @@ impl Message {
                     Some(())
                 }
                 Kind::Tag if value.len() < TAG_BYTES => None,
-                // There are no keys to judge it by. The hello has its place in the handshake.
-                Kind::Tag | Kind::Hello => Some(()),
+                // There are no keys to judge it by. Hello and opening have their place in the handshake.
+                Kind::Tag | Kind::Hello | Kind::Opening => Some(()),
             };
             if read.is_none() {
                 break;

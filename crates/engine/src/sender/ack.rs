@@ -18,7 +18,9 @@ impl Sender {
     /// whether it opened.
     pub fn update_window(&mut self, seq: SeqNum, ack: SeqNum, bytes: u64, kept: bool) -> bool {
         self.note_refused();
-        self.peer.update(self.flight.una(), seq, ack, bytes, kept)
+        let opened = self.peer.update(self.flight.una(), seq, ack, bytes, kept);
+        self.note_stopped();
+        opened
     }
 
     /// The receiver acknowledged up to `ack` (within what was sent), with SACK blocks. `pure`:
@@ -41,13 +43,8 @@ impl Sender {
         }
         let acked = self.acknowledge(now, ack, sack);
         happened.delivered_bytes = acked.delivered_bytes;
-        if advanced || acked.delivered_bytes > 0 {
-            self.end_silence();
-        }
-        if advanced {
-            self.advance(now, ack);
-            happened.progress = true;
-        }
+        self.go_on(now, ack, advanced, acked.delivered_bytes);
+        happened.progress = advanced;
         if acked.rtt.is_some_and(|rtt| self.flight.meets_boundary(now, rtt)) {
             self.forget_phase(now);
         }
@@ -55,14 +52,16 @@ impl Sender {
         let of_old_way = self.flight.is_of_old_way(newest_at);
         let of_old_phase = self.flight.is_of_old_phase(newest_at);
         self.measure(now, &acked, advanced, of_old_way || of_old_phase);
-        let min_rtt = self.flight.soonest().min(self.flight.rtt().soonest_of_all());
         // An answer that comes sooner than any before was to an earlier transmission (RFC 8985 6.2
         // step 2). All before may have waited: then nothing would ever be learned of repetitions.
-        let known = acked.newest.filter(|(sent_at, _, again)| !again || now.since(*sent_at) >= min_rtt);
+        let soonest = || self.flight.soonest().min(self.flight.rtt().soonest_of_all());
+        let known = acked.newest.filter(|(sent_at, _, again)| !again || now.since(*sent_at) >= soonest());
         let again = acked.newest.is_some_and(|(.., again)| again);
         happened.note_newest(known, again, acked.large_sent_at);
         let mut sample = self.flight.sample_rate(now, &acked);
-        let duplicate = self.flight.count_duplicates(advanced, pure, acked.sacked_bytes);
+        // A copy that has come twice is behind no gap.
+        let is_pure = pure && happened.twice_bytes == 0;
+        let duplicate = self.flight.count_duplicates(advanced, is_pure, acked.sacked_bytes);
         self.repeat_dropped(advanced, newest_at);
         // What was told before tells nothing more: a segment that is not overdue yet has its timer.
         let news = !self.flight.has_sack() || advanced || acked.delivered_bytes > 0;
@@ -92,6 +91,16 @@ impl Sender {
             self.wait_for_verdict(now, &acked);
         }
         happened
+    }
+
+    /// Something has arrived: nothing is silent, and the window moves on.
+    fn go_on(&mut self, now: Instant, ack: SeqNum, advanced: bool, delivered_bytes: u64) {
+        if advanced || delivered_bytes > 0 {
+            self.end_silence();
+        }
+        if advanced {
+            self.advance(now, ack);
+        }
     }
 
     /// The controller and the link learn from what has been delivered, of this path and phase.
@@ -151,10 +160,11 @@ impl Sender {
 
     /// Everything before `ack` has arrived.
     fn advance(&mut self, now: Instant, ack: SeqNum) {
+        let soonest = self.flight.soonest().min(self.flight.rtt().soonest_of_all());
         self.flight.advance(now, ack);
         self.governor.advance(ack);
         self.peer.advance(ack);
-        self.ahead.advance(ack);
+        self.ahead.advance(now, ack, soonest);
         // Kept longer, it would stand for bytes half the sequence space away.
         self.probed_end = self.probed_end.filter(|end| end.after(ack));
     }
@@ -284,7 +294,7 @@ mod tests {
         let mut now = Instant::from_millis(1_000_000);
         let mut s = sender(now);
         s.note_gateway(false, false);
-        s.send_ahead(true);
+        s.leave_ahead(crate::leave::Leave::All);
         (0..5).for_each(|_| send(&mut s, now));
         now += Duration::from_millis(50);
         for _ in 0..3 {

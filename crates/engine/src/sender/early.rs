@@ -52,9 +52,13 @@ impl Sender {
     /// Early repetition has something to send, if the link is idle.
     #[must_use]
     pub fn is_early_ready(&self, now: Instant) -> bool {
-        let repeatable = !self.flight.is_empty() && !self.flight.has_lost();
-        let paced = self.copying_rate().is_some() && self.governor.paced_until().is_some_and(|at| at > now);
-        self.early.on && repeatable && !paced && self.may_copy_more() && !self.silence.asks()
+        // Each packet asks.
+        if !self.early.on || self.flight.is_empty() || self.flight.has_lost() || self.silence.asks() {
+            return false;
+        }
+        let is_paced =
+            || self.copying_rate().is_some() && self.governor.paced_until().is_some_and(|at| at > now);
+        self.may_copy_more() && !self.is_beyond_room() && !is_paced()
     }
 
     /// The rate that copies are paced at, bit/s: where an allowance is used for them that no queue

@@ -436,7 +436,8 @@ impl Flight {
             self.rtt.reset_backoff();
         }
         let min_rtt = self.rtt.min_rtt();
-        self.rack.update(now, acked, self.soonest());
+        let is_again = acked.newest.is_some_and(|(.., again)| again);
+        self.rack.update(now, acked, if is_again { self.soonest() } else { Duration::ZERO });
         if self.gateway {
             self.rack.measure_reordering(now, acked, min_rtt, self.rtt.srtt_or_default());
         }
@@ -617,6 +618,10 @@ impl Flight {
     /// All that is not SACKed counts as lost.
     pub fn resend_all(&mut self) {
         self.board.resend_all();
+    }
+    /// The same of what left in segments of more payload than this.
+    pub fn resend_larger(&mut self, bytes: u32) {
+        self.board.resend_larger(bytes);
     }
     /// What left before this counts as lost, but for what is SACKed.
     pub fn mark_sent_before(&mut self, at: Instant) {

@@ -404,8 +404,9 @@ impl Governor {
     pub fn settle_phase(&mut self, now: Instant, min_rtt: Duration) {
         self.cc.settle_phase(now, min_rtt);
     }
-    pub fn trust_path(&mut self) {
-        self.cc.trust_path();
+    /// So much more of the initial window may leave at once, bytes.
+    pub fn trust_path(&mut self, bytes: u64) {
+        self.cc.trust_path(bytes);
     }
     /// No congestion window above so many bytes from now on.
     pub fn set_window_limit(&mut self, bytes: u64) {

@@ -73,19 +73,23 @@ impl Sender {
 
     /// When a receiver that acknowledges every second segment at once has answered, and was heard
     /// over its link at `heard_at` last: `spared` is for answers that get lost, `first` how long
-    /// the handshake took. `None`: it need not answer yet, or what is usual is not known.
+    /// the handshake took. `probe`: a window probe draws an answer at once, too. `None`: it need
+    /// not answer yet, or what is usual is not known.
     #[must_use]
     pub fn answer_due(
         &self,
         heard_at: Instant,
         spared: Duration,
         first: Option<Duration>,
+        probe: bool,
     ) -> Option<Instant> {
+        let probed_at = || (probe && self.peer.is_unanswered()).then_some(self.asked_at);
+        let left_at = self.to_be_answered().or_else(probed_at)?;
         let usual = match self.rtt().srtt() {
             Some(_) => self.rtt().rto(ANSWER_LATE_MIN, self.flight.rto_bounds().max),
             None => first? * 2 + FIRST_LATE_MIN,
         };
-        Some(self.to_be_answered()?.max(heard_at) + usual + spared + self.answers_late_by())
+        Some(left_at.max(heard_at) + usual + spared + self.answers_late_by())
     }
 
     /// An answer is later than all were of late. Nothing new leaves then until one comes, or it is
@@ -94,10 +98,10 @@ impl Sender {
         if self.governor.held_until(self.snd_nxt()).is_some_and(|until| now < until) {
             return true;
         }
-        let is_prompt = self.answers_late_by().is_zero();
-        let is_near = is_prompt && self.rtt().srtt().is_some_and(AckPolicy::is_near);
+        let is_near =
+            || self.rtt().srtt().is_some_and(AckPolicy::is_near) && self.answers_late_by().is_zero();
         let expected = || self.answer_expected(self.flight.progress_at()).zip(self.lateness.bound());
-        self.silence.expected.is_clocked && is_near && expected().is_some_and(|(at, late)| now > at + late)
+        self.silence.expected.is_clocked && is_near() && expected().is_some_and(|(at, late)| now > at + late)
     }
 }
 

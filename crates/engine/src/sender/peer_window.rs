@@ -227,10 +227,10 @@ impl PeerWindow {
         self.persist_at.get_or_insert(at);
     }
 
-    /// Bytes may have gone round us behind a hole, or none may: the receiver is asked as over a
-    /// closed window.
-    pub fn watch_hole(&mut self, now: Instant, hole: bool, base: Duration, max: Duration) {
-        if hole {
+    /// Bytes may have gone round us behind a hole: the receiver is asked as over a closed window, at
+    /// first after so long, and at most so long apart. `None`: none may.
+    pub fn watch_hole(&mut self, now: Instant, wait: Option<(Duration, Duration)>) {
+        if let Some((base, max)) = wait {
             self.hole_at.get_or_insert(again_at(now, base, self.hole_backoff, max));
         } else {
             self.hole_at = None;

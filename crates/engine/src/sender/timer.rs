@@ -157,7 +157,8 @@ impl Sender {
     /// receiver may have got what is missing round us, and nothing that we have to send would draw
     /// its word: it is asked, as over a closed window.
     pub fn watch_hole(&mut self, now: Instant, hole: bool) {
-        self.peer.watch_hole(now, hole, self.rto() * HOLE_RTOS, self.flight.rto_bounds().max);
+        let wait = hole.then(|| (self.rto() * HOLE_RTOS, self.flight.rto_bounds().max));
+        self.peer.watch_hole(now, wait);
     }
 
     /// What its link lets expect. Segments may wait in a queue of others, behind the link, or in it
@@ -294,8 +295,12 @@ impl Sender {
     pub(super) fn answers_late_by(&self) -> Duration {
         let Expected { acks_late_us, packet_time, .. } = self.silence.expected;
         let largest = self.flight.in_flight_bytes().min(u64::from(self.mss()));
-        let shown = self.rtt().packets_took() + self.covered_time();
-        Duration::from_micros(acks_late_us.into()) + packet_time.of_answer(largest).saturating_sub(shown)
+        let answer = packet_time.of_answer(largest);
+        // As a rule nothing of it is new, and each packet asks.
+        let took = self.rtt().packets_took();
+        let late =
+            if answer <= took { Duration::ZERO } else { answer.saturating_sub(took + self.covered_time()) };
+        if acks_late_us == 0 { late } else { late + Duration::from_micros(acks_late_us.into()) }
     }
 
     /// How long a segment with so much payload took into the link, where that is much.

@@ -61,11 +61,13 @@ impl Sender {
     /// The path takes no more than this much payload per segment; what is in flight and larger
     /// counts as lost.
     pub fn set_mss(&mut self, mss: u32) {
-        if mss >= self.mss() || mss == 0 {
+        if mss == 0 {
             return;
         }
-        self.set_mss_for_options(mss);
-        self.flight.resend_all();
+        if mss < self.mss() {
+            self.set_mss_for_options(mss);
+        }
+        self.flight.resend_larger(mss);
     }
 
     /// Options that come or go change what fits beside them; nothing in flight is lost by it.

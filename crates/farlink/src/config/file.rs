@@ -265,9 +265,9 @@ pub enum Action {
 #[derive(Deserialize, Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum SendAhead {
+    #[default]
     Auto,
     On,
-    #[default]
     Off,
 }
 

@@ -281,7 +281,7 @@ fn windows_are_waited_for_where_connection_tracking_stands_before_the_link() {
         (gateway.send_ahead, gateway.rules[0].send_ahead)
     };
     let (auto, on, off) = (engine::SendAhead::Auto, engine::SendAhead::On, engine::SendAhead::Off);
-    assert_eq!(of("", "nobody", "auto"), (off, Some(auto)));
+    assert_eq!(of("", "nobody", "auto"), (auto, Some(auto)));
     assert_eq!(of("send_ahead='auto'", "nobody", "off"), (auto, Some(off)));
     assert_eq!(of("send_ahead='auto'", "lan0", "off"), (off, Some(off)));
     assert_eq!(of("", "lan0", "auto"), (off, Some(off)));

@@ -217,8 +217,17 @@ pub const FAMILIES: &[Family] = &[
         "early_repeated_bytes",
         "Payload of copies that an idle link carried before a loss could be known."
     ),
+    engine!("ahead_refused", "Times that what was sent ahead of a window drew a reset, or was dropped."),
+    engine!(
+        "resets_doubted",
+        "Resets that were answered with a question, because of what was sent ahead of a window."
+    ),
     engine!("early_repeated_packets", "Packets of such copies, and of tries of a larger size."),
     engine!("early_repeated_packet_bytes", "IP bytes of those packets."),
+    engine!(
+        "openings_copied",
+        "SYNs, and answers to them, that left twice for the gateway at the other end of a link that loses."
+    ),
     engine!(
         "needless_bytes",
         "Payload that was sent again or as a copy, and came twice, as the other ends tell."
@@ -248,6 +257,11 @@ pub const FAMILIES: &[Family] = &[
     ),
     engine!("zero_window_probes", "Probes of windows that were closed."),
     // Links.
+    gauge(
+        "farlink_link_ahead_hosts",
+        MapOfLink("hosts", "ahead"),
+        "Hosts behind the link by whether their windows are sent ahead of: taking_hosts, tried_hosts; reset_hosts and dropped_hosts are waited for.",
+    ),
     gauge("farlink_link_up", OfLink("up"), "1 unless somebody who knows says that the link is down."),
     gauge(
         "farlink_link_state",

@@ -20,10 +20,14 @@ impl Bed {
 
     /// Both hosts have these options.
     fn with(options: &str, change: impl FnOnce(&mut Config)) -> Self {
+        Self::over(options, false, change)
+    }
+
+    fn over(options: &str, is_metered: bool, change: impl FnOnce(&mut Config)) -> Self {
         let t = Script::with(|s| {
             let leg = LegConfig { cc: Kind::FixedRate, ..LegConfig::default() };
             let (rate_bps, rtt) = (Some(8_000_000), Some(Duration::from_millis(500)));
-            s.link = Some(Link { name: "sat".into(), rate_bps, rtt, leg, ..Link::default() });
+            s.link = Some(Link { name: "sat".into(), rate_bps, rtt, leg, is_metered, ..Link::default() });
             change(&mut s.config);
         });
         let mut bed = Self { t, got: Vec::new() };
@@ -67,7 +71,7 @@ impl Bed {
 
 #[test]
 fn a_small_window_is_not_waited_for() {
-    for (ahead, sent) in [(SendAhead::Off, 8), (SendAhead::Auto, 8), (SendAhead::On, 30)] {
+    for (ahead, sent) in [(SendAhead::Off, 8), (SendAhead::Auto, 9), (SendAhead::On, 30)] {
         let mut t = Bed::ahead(ahead);
         // A link that is idle carries some of it twice.
         let newest = t.write(1, 30).into_iter().max();
@@ -84,16 +88,105 @@ fn a_rule_says_it_for_its_connections() {
     assert_eq!(t.write(1, 30).len(), 30);
 }
 
-#[test]
-fn who_has_taken_all_that_came_is_sent_ahead_of_the_next_time() {
-    let mut t = Bed::ahead(SendAhead::Auto);
+/// Writes what may leave and has all of it acknowledged, so many times; where the next byte stands.
+fn learn(t: &mut Bed, rounds: usize) -> usize {
     let mut at = 1;
-    for _ in 0..12 {
-        assert_eq!(t.write(at, 8).len(), 8);
-        at += 8_000;
-        t.play(&format!("b > . 1 ack {at} win {WINDOW_BYTES}\n ~1"));
+    for _ in 0..rounds {
+        let end = t.write(at, 30).into_iter().max().map_or(at, |newest| newest as usize + 1_000);
+        at += 30_000;
+        t.play(&format!("~500\nb > . 1 ack {end} win {WINDOW_BYTES}\n ~30"));
+        let rest = t.arrived();
+        if !rest.is_empty() {
+            t.play(&format!("~500\nb > . 1 ack {at} win {WINDOW_BYTES}\n ~1"));
+            t.play(&format!("~500\nb > . 1 ack {at} win {WINDOW_BYTES}\n ~1"));
+        }
+        t.got.clear();
     }
-    assert_eq!(t.write(at, 30).len(), 30, "it has read 64 KB and more");
+    at
+}
+
+#[test]
+fn a_host_begins_with_one_segment_ahead_and_earns_the_rest() {
+    let mut t = Bed::ahead(SendAhead::Auto);
+    let at = learn(&mut t, 4);
+    let sent = t.write(at, 100);
+    assert_eq!(sent.len(), 100, "it has taken 64 KB and more that was ahead: {sent:?}");
+    assert_eq!(t.t.ahead_of().taking_hosts, 1);
+}
+
+#[test]
+fn a_metered_link_is_sent_nothing_that_may_be_in_vain() {
+    let mut t = Bed::over(",sackOK", true, |config| config.send_ahead = SendAhead::Auto);
+    assert_eq!(t.write(1, 30).into_iter().max(), Some(7_001));
+}
+
+/// A router that translates addresses takes what is beyond the window for its own. Its reset has no
+/// acknowledgement, and stands where the host's next byte does.
+#[test]
+fn a_reset_for_what_was_ahead_is_not_the_hosts() {
+    for ahead in [SendAhead::Auto, SendAhead::On] {
+        let mut t = Bed::ahead(ahead);
+        t.write(1, 30);
+        t.play("~400\nb > . 1 ack 8001 win 0\n ~1");
+        t.got.clear();
+        t.play("b > R 1\n ~1\nb > R 1\n ~1");
+        let asked: Vec<_> = t.got.drain(..).collect();
+        assert_eq!(asked.len(), 1, "it is asked once: {asked:?}");
+        assert_eq!(t.t.mode(), "split", "{ahead:?}");
+        let counters = t.t.status().counters;
+        assert_eq!((counters.resets_doubted, counters.flows_reset, counters.ahead_refused), (2, 0, 1));
+        t.play("~500\nb > . 1 ack 8001 win 8000\n ~40");
+        assert_eq!(t.arrived().first(), Some(&8_001), "it goes on: {ahead:?}");
+        if ahead == SendAhead::Auto {
+            t.play("~500\nb > . 1 ack 16001 win 8000\n ~40");
+            let newest = t.arrived().into_iter().max();
+            assert_eq!(newest, Some(23_001), "and its window is waited for");
+            assert_eq!(t.t.ahead_of().reset_hosts, 1);
+        }
+    }
+}
+
+#[test]
+fn other_resets_are_believed() {
+    // Who has the connection acknowledges with it.
+    let mut t = Bed::ahead(SendAhead::On);
+    t.write(1, 30);
+    t.play("~400\nb > R. 1 ack 8001\n ~1");
+    assert_eq!(t.t.status().counters.flows_reset, 1);
+    // Nothing was ahead.
+    let mut t = Bed::ahead(SendAhead::On);
+    t.write(1, 8);
+    t.play("~400\nb > R 1\n ~1");
+    assert_eq!(t.t.status().counters.flows_reset, 1);
+    // Its time is over: whoever is not there says it again.
+    let mut t = Bed::ahead(SendAhead::On);
+    t.write(1, 30);
+    t.play("~400\nb > R 1\n ~2s\nb > R 1\n ~1");
+    assert_eq!(t.t.status().counters.flows_reset, 1);
+}
+
+#[test]
+fn a_host_whose_window_closed_over_what_was_ahead_is_waited_for() {
+    let mut t = Bed::ahead(SendAhead::Auto);
+    t.write(1, 30);
+    t.play("~400\nb > . 1 ack 8001 win 0\n ~2s");
+    t.got.clear();
+    t.play("b > . 1 ack 8001 win 8000\n ~100");
+    assert_eq!(t.arrived().into_iter().max(), Some(15_001));
+    assert_eq!(t.t.ahead_of().dropped_hosts, 1);
+}
+
+/// One before the link knows no other window than the gateway does: the one segment is dropped.
+#[test]
+fn one_segment_that_is_dropped_tells_of_a_router_before_the_link() {
+    let mut t = Bed::ahead(SendAhead::Auto);
+    t.write(1, 30);
+    t.play("~450\nb > . 1 ack 8001 win 8000\n ~40");
+    for end in [10_001, 11_001, 12_001, 13_001] {
+        t.play(&format!("~2\nb > . 1 ack 8001 win 8000 <sack 9001:{end}>\n ~1"));
+    }
+    t.play("~900\nb > . 1 ack 16001 win 8000\n ~40");
+    assert_eq!(t.t.ahead_of().dropped_hosts, 1);
 }
 
 #[test]

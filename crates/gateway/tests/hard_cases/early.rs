@@ -72,7 +72,7 @@ fn copies_go_from_the_end_backwards_and_never_before_new_data() {
     let mut t = script();
     let sent = |t: &mut Script| t.take(Host::B).iter().map(|s| s.seq).collect::<Vec<_>>();
     // Three segments, 1.5 ms each, and 15.6 ms later their copies.
-    t.play("+100\n a > . 1:4369 ack 1 {gso 1456}\n drop a\n ~10");
+    t.play("+100\n a > . 1:4369 ack 1 {gso 1460}\n drop a\n ~10");
     assert_eq!(sent(&mut t), [1, 1457, 2913]);
     t.play("~6");
     assert_eq!(sent(&mut t), [2913]);

@@ -38,7 +38,7 @@ fn a_gateway_is_told_of_gaps_in_our_own_option_and_a_host_in_the_standard_one() 
 fn on_the_leg_between_gateways_hosts_without_sack_have_it_all_the_same() {
     let mut t = with_peer("mss 1460");
     t.play(
-        "a > P. 1:14561 ack 1 {gso 1456}
+        "a > P. 1:14561 ack 1 {gso 1460}
          a < . 1 ack 14561
          b < P. 1:14561 {gso 1456}
          ~100

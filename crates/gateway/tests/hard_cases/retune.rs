@@ -170,7 +170,7 @@ fn what_is_in_force_is_told_as_set_takes_it() {
                   link.sat.xcp_weight=none link.sat.plain_weight=none \
                   link.sat.split_weight=auto link.sat.forwarded_weight=auto \
                   link.sat.xcp_context=pair \
-                  default_action=split send_ahead=off ordinary.cc=cubic ordinary.initial_window_segments=10 flow_control.policy=fixed flow_control.soft_window=true \
+                  default_action=split send_ahead=auto ordinary.cc=cubic ordinary.initial_window_segments=10 flow_control.policy=fixed flow_control.soft_window=true \
                   flow_control.queue_drop=false limits.relay_bytes=65535 limits.pool_bytes=536870912";
     assert_eq!(settings(&mut t), wanted);
     for (key, value) in [

@@ -9,7 +9,7 @@ use farlink_gateway::config::{Action, Link, Notice};
 use farlink_gateway::engine_status::GatewayStatus;
 
 /// What this gateway says of itself: its identity, version 2, five capabilities, no key.
-const OURS: &str = "68 9e3779b9 02 009f 00";
+const OURS: &str = "68 9e3779b9 02 00df 00";
 /// A newer one says more: version 9, capabilities and bytes that nobody knows here, and a frame
 /// before it.
 const NEWER: &str = "a2 abcd 6a 0000002a 09 fff7 00 1234";
@@ -75,7 +75,7 @@ fn an_older_gateway_beyond_the_link_is_spoken_to_as_it_speaks() {
          # 252 bytes had come in over the link, the newest of them 1,000 seconds after the clock began.
          b < . 101 ack 101 <flraw 53 17 7ffffe81 003f 79b9 3b9aca00 000000fc>
          # It holds something above a gap: two runs of a segment, in their old form.
-         a > . 101:7381 ack 101 {gso 1456}
+         a > . 101:7381 ack 101 {gso 1460}
          drop
          b > . 101 ack 101 <flraw 53 12 0100 05b0 0a02 0402>
          ~60",
@@ -114,7 +114,7 @@ fn gateways_of_either_version_tell_the_rate_of_the_link_and_are_told() {
     // the report stands in its place.
     for (answer, head, name, (at, ours)) in [
         ("", "14 afc9", named("0001afc9", 1, 3), (7, &[0x79, 0xb9][..])),
-        (NEWER, "48", named("0000002a", 9, 6), (8, &[0x48])),
+        (NEWER, "48", named("0000002a", 9, 7), (8, &[0x48])),
     ] {
         let mut t = beyond(unknown(), answer);
         assert!(reported(&mut t, head) > 0, "{head}");
@@ -161,7 +161,7 @@ fn a_newer_gateway_beyond_the_link_is_understood_as_far_as_this_one_goes() {
          a < P. 1:101 <no fl>
          ~60
          drop
-         a > . 101:7381 ack 101 {gso 1456}
+         a > . 101:7381 ack 101 {gso 1460}
          drop
          # Runs, then a frame that is cut short.
          b > . 101 ack 101 <flraw 53 26 ffffff65 9999 57 05b0 0a02 0402 00 8e 01>
@@ -170,7 +170,7 @@ fn a_newer_gateway_beyond_the_link_is_understood_as_far_as_this_one_goes() {
     let again: Vec<_> = t.take(Host::B).iter().map(|s| (s.seq, s.payload.len())).collect();
     assert!(again.iter().any(|(seq, _)| *seq == 101), "what is missing: {again:?}");
     assert!(again.iter().all(|(seq, _)| *seq != 101 + 4 * 1_456), "not what is there: {again:?}");
-    assert_eq!(names(&mut t), named("0000002a", 9, 6), "of its capabilities those that both have");
+    assert_eq!(names(&mut t), named("0000002a", 9, 7), "of its capabilities those that both have");
     // Runs towards it.
     t.play("drop\n b > . 1101:2101 ack 7381 <flraw 53>\n ~10");
     let told = t.take(Host::B);
@@ -188,7 +188,7 @@ fn a_newer_gateway_before_this_one_is_told_what_this_one_can() {
          a > P. 1:101 ack 101 <flraw 53 00 24 7ffffee5 32 003f>
          b < P. 1:101 <no fl>",
     );
-    assert_eq!(names(&mut t), named("0000002a", 9, 6));
+    assert_eq!(names(&mut t), named("0000002a", 9, 7));
     t.assert(t.status().flows_with_peer == 1, "heard");
 }
 

@@ -30,7 +30,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use farlink_gateway::config::{Config, Interface, Link};
 use farlink_gateway::engine_status::Status;
-use farlink_gateway::{Ends, Event, Gateway, IfaceId};
+use farlink_gateway::{AheadOf, Ends, Event, Gateway, IfaceId};
 use farlink_wire::{
     Duration, Instant, Offload, PacketBuf, Parsed, ShimProtocols, parse_with, segment, verify_checksums,
 };
@@ -555,6 +555,11 @@ impl Script {
     /// The engine of the (first) gateway.
     pub fn status(&self) -> Status {
         self.nodes[0].gateway.status().engine
+    }
+    /// What hosts behind the first link of the (first) gateway make of what is ahead of a window.
+    pub fn ahead_of(&self) -> AheadOf {
+        let status = self.nodes[0].gateway.status_at(self.now);
+        status.links.first().map(|link| link.ahead).unwrap_or_default()
     }
     /// What the (first) gateway waits for.
     pub fn due(&self) -> &'static str {

@@ -71,13 +71,21 @@ fn farlink(from: &mut Source<'_>, out: &mut Vec<u8>) {
             body
         }
         2 => {
-            // A hello, or frames with a far acknowledgement and windows.
+            // A hello, perhaps with a window and what is said of the packet; or frames with a far
+            // acknowledgement and windows.
             let mut body = vec![if form == FARLINK_DATA { 0x24 } else { 0x68 }];
             body.extend_from_slice(&from.u32().to_be_bytes());
             if form == FARLINK_DATA {
                 body.push(0x34);
             }
-            body.extend_from_slice(&from.u32().to_be_bytes());
+            let last = from.u32().to_be_bytes();
+            body.extend_from_slice(&last);
+            if form != FARLINK_DATA && kind & 0x40 != 0 {
+                body.extend_from_slice(&[0x32, last[1], last[2]]);
+            }
+            if form != FARLINK_DATA && kind & 0x80 != 0 {
+                body.extend_from_slice(&[0xb1, last[3]]);
+            }
             body
         }
         _ => {

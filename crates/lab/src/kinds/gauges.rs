@@ -42,6 +42,8 @@ pub(crate) struct Copies {
     pub(crate) packets: u64,
     /// Their IP bytes.
     pub(crate) bytes: u64,
+    /// Of them, SYNs and answers to SYNs.
+    pub(crate) openings: u64,
 }
 
 impl Copies {
@@ -49,6 +51,7 @@ impl Copies {
     pub(crate) fn measure(self, measured: &mut Measured) {
         measured.metric("copy_packets", self.packets as f64);
         measured.metric("copy_bytes", self.bytes as f64);
+        measured.metric("openings_copied", self.openings as f64);
     }
 }
 

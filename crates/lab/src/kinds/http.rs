@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::session::{Allowed, Session};
-use super::transfer::limit_seconds;
+use super::transfer::{EARLIER, limit_seconds};
 use super::{Kind, Run, carried, returned};
 use crate::build::Lab;
 use crate::capture::Trace;
@@ -63,6 +63,9 @@ impl Kind for HttpKind {
         let mut session = Session::start(&scenario.topology, &cell.settings, cell, run, Allowed::default())?;
         let is_ours = !baseline::start(&mut session.lab, cell, PORT)?;
         nginx(&mut session.lab, &file)?;
+        for _ in 0..cell.number(EARLIER, 0) {
+            curl(&session.lab, cell, size, run)?;
+        }
         session.lab.begin_schedules(scenario.clock, cell)?;
         let outcome = curl(&session.lab, cell, size, run)?;
         let (carried, age_s) = carried::of_lab(cell, &session.lab)?;

@@ -3,6 +3,7 @@
 use super::{by_kind, gauges};
 use crate::build::Lab;
 use crate::capture::Findings;
+use crate::jobs::quantile;
 use crate::report::Measured;
 use crate::scenario::Cell;
 use crate::topology::Role;
@@ -98,6 +99,7 @@ pub(super) fn of_gateways(cell: &Cell, lab: &Lab, measured: &mut Measured) {
         }
         copies.packets += counter("early_repeated_packets");
         copies.bytes += counter("early_repeated_packet_bytes");
+        copies.openings += counter("openings_copied");
         memory += gateway.engine_number("pool_bytes").unwrap_or(0);
         memory += gateway.engine_number("table_bytes").unwrap_or(0);
         split += counter("flows_split");
@@ -163,6 +165,20 @@ pub(crate) fn of_flows(bytes_per_s: &[f64], measured: &mut Measured) {
     measured.metric("flow_goodput_deviation_bps", 8.0 * variance.sqrt());
 }
 
+/// Fewer transfers have no percentiles.
+const TIMES_MIN: usize = 20;
+
+/// What half, nine of ten, and all but one of a hundred transfers took at most, seconds, and the
+/// longest of all.
+pub(crate) fn of_times(seconds: &[f64], measured: &mut Measured) {
+    if seconds.len() < TIMES_MIN {
+        return;
+    }
+    for (name, share) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1.0)] {
+        measured.metric(&format!("transfer_{name}_s"), quantile(seconds, share));
+    }
+}
+
 /// Jain's fairness index of goodputs.
 pub(crate) fn jain(values: impl Iterator<Item = f64> + Clone) -> f64 {
     let n = values.clone().count() as f64;
@@ -173,6 +189,16 @@ pub(crate) fn jain(values: impl Iterator<Item = f64> + Clone) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_transfers_have_percentiles_and_few_have_none() {
+        let mut measured = Measured::default();
+        of_times(&[1.0; 19], &mut measured);
+        assert!(measured.metrics.is_empty());
+        of_times(&(0..=100).map(f64::from).collect::<Vec<_>>(), &mut measured);
+        let of = |name: &str| measured.metrics[&format!("transfer_{name}_s")];
+        assert_eq!(["p50", "p90", "p99", "max"].map(of), [50.0, 90.0, 99.0, 100.0]);
+    }
 
     #[test]
     fn jains_index_is_one_for_equals_and_one_nth_for_a_monopoly() {

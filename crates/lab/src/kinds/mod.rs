@@ -33,9 +33,11 @@ mod session;
 pub(crate) mod sets;
 pub(crate) mod settled;
 pub(crate) mod shares;
+mod sizes;
 pub(crate) mod source_clock;
 mod syn_flood;
 mod topologies;
+mod tracked;
 pub(crate) mod transfer;
 
 use std::path::PathBuf;
@@ -113,8 +115,10 @@ pub fn of(name: &str) -> Result<Box<dyn Kind>> {
         "route-flap" => Box::new(route_flap::RouteFlapKind),
         "router" => Box::new(router::RouterKind),
         "rules" => Box::new(rules::RulesKind),
+        "sizes" => Box::new(sizes::SizesKind),
         "syn-flood" => Box::new(syn_flood::SynFloodKind),
         "topologies" => Box::new(topologies::TopologiesKind),
+        "tracked" => Box::new(tracked::TrackedKind),
         "transfer" => Box::new(transfer::TransferKind),
         _ => match Plan::of(name) {
             Some(plan) => Box::new(planned::PlannedKind(plan)),

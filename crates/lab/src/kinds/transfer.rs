@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::metrics::of_flows;
+use super::metrics::{of_flows, of_times};
 use super::session::{Allowed, PORT, Session};
 use super::{Kind, Run, carried, declared, first, gauges, outages, returned, sets, source_clock};
 use crate::baseline;
@@ -356,6 +356,8 @@ fn measure(
     });
     measured.metric("source_retransmits", source.map(|i| f64::from(i.retransmits)).sum());
     measured.metric("connect_seconds", outcomes.iter().map(|o| o.connect_seconds).fold(0.0, f64::max));
+    let times = pairs().map(|(t, (o, s))| seconds(scenario.clock, t, o, s));
+    of_times(&times.collect::<Vec<_>>(), &mut measured);
     let rates = pairs().map(|(t, (o, s))| o.bytes as f64 / seconds(scenario.clock, t, o, s).max(1e-9));
     of_flows(&rates.collect::<Vec<_>>(), &mut measured);
     let by_direction = pairs()

@@ -288,6 +288,7 @@ fn seldom(s: &Settings) -> impl Iterator<Item = (&'static str, Value)> + use<> {
         ("fragment_loss", number(s.fragment_loss), s.fragment_loss > 0.0),
         ("firewall", json!(s.firewall), !s.firewall.is_empty()),
         ("firewall_from_ms", number(s.firewall_from_ms), s.firewall_from_ms > 0.0),
+        ("tracking", json!(s.tracking), !s.tracking.is_empty()),
         ("client_window_bytes", json!(s.client_window_bytes), s.client_window_bytes.is_some()),
         ("client_lacks", json!(s.client_lacks), s.client_lacks != usual.client_lacks),
         ("queue_time_ms", json!(s.queue_time_ms), s.queue_time_ms.is_some()),

@@ -134,9 +134,9 @@ macro_rules! builtin {
     };
 }
 builtin! {
-    "admission" "applications" "asymmetric" "behaviour" "beside-ordinary" "classes" "contact-plan" "custody-chain" "custody-clean" "custody-full" "custody-kill" "custody-notices" "custody-pairs" "demo" "demo-custody" "demo-starved" "demo-xcp" "directions" "drain" "fade" "emulator-accuracy" "fast-long" "fragmenting-host" "geo-download" "idle-nat" "jitter" "kill" "leo" "link-schedule" "loss-sweep" "lossy-rate" "many-outages" "memory-cap" "middleboxes" "mixed-day" "narrow-behind" "never-slower" "never-worse" "notices" "outage" "rate-sweep" "rate-too-low" "route-flap" "router" "rules" "shared-medium" "slow-lines" "syn-flood" "thesis-congested"
+    "admission" "ahead" "applications" "asymmetric" "behaviour" "beside-ordinary" "classes" "contact-plan" "custody-chain" "custody-clean" "custody-full" "custody-kill" "custody-notices" "custody-pairs" "demo" "demo-custody" "demo-starved" "demo-xcp" "directions" "drain" "fade" "emulator-accuracy" "fast-long" "first-upload" "fragmenting-host" "geo-download" "idle-nat" "jitter" "kill" "leo" "link-schedule" "loss-sweep" "lossy-rate" "lost-opening" "many-outages" "memory-cap" "middleboxes" "mixed-day" "narrow-behind" "never-slower" "never-worse" "notices" "outage" "rate-sweep" "rate-too-low" "route-flap" "router" "rules" "shared-medium" "sizes" "slow-lines" "syn-flood" "thesis-congested"
     "thesis-fairness" "thesis-flow-control" "thesis-parallel" "thesis-single" "thesis-two-sessions" "thesis-web"
-    "starved-beside" "starved-narrow" "starved-refused" "starved-shares" "topologies" "two-receivers" "udp-alone" "unknown-rate" "varying-rate" "websockets" "whole-link" "whole-link-programs" "wink" "wink-geo" "wrong-rate" "xcp-beside" "xcp-fairness" "xcp-loss" "xcp-pairs" "xcp-ramp" "xcp-router" "xcp-table-1" "xcp-trust"
+    "starved-beside" "starved-narrow" "starved-refused" "starved-shares" "topologies" "tracked" "two-receivers" "udp-alone" "unknown-rate" "varying-rate" "websockets" "whole-link" "whole-link-programs" "wink" "wink-geo" "wrong-rate" "xcp-beside" "xcp-fairness" "xcp-loss" "xcp-pairs" "xcp-ramp" "xcp-router" "xcp-table-1" "xcp-trust"
     "xcp-variable"
 }
 

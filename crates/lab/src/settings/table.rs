@@ -76,7 +76,7 @@ const fn of_lab(key: &'static str, means: &'static str, value: Value) -> Setting
 }
 
 /// All that can be said about a laboratory.
-pub static SETTINGS: [Setting; 87] = [
+pub static SETTINGS: [Setting; 88] = [
     of_link("rate", "rate towards the client; 0 is unlimited", Rate(|s, bps| s.rate_bps = bps)),
     of_link("rate_up", "rate towards the server [as rate]", Rate(|s, bps| s.rate_up_bps = Some(bps))),
     of_link("rtt", "round-trip time", Time(|s, ms| s.rtt_ms = ms)),
@@ -297,6 +297,14 @@ pub static SETTINGS: [Setting; 87] = [
         "hosts",
         "which TCP they have",
         OneOf("modern|legacy", |s, word| choice(word).map(|hosts| s.hosts = hosts)),
+    ),
+    of_lab(
+        "tracking",
+        "the client's router tracks connections, and what is beyond a window",
+        OneOf("none|drop|reset|masquerade|liberal", |s, word| {
+            let known = ["none", "drop", "reset", "masquerade", "liberal"].contains(&word);
+            known.then(|| s.tracking = if word == "none" { String::new() } else { word.into() })
+        }),
     ),
     of_lab("host_cc", "hosts' congestion control", Text(|s, text| s.host_cc = text.into())),
     of_lab("client2_cc", "that of the second client", Text(|s, text| s.client2_cc = text.into())),

@@ -5,7 +5,7 @@ use farlink_wire::{Duration, Instant};
 
 use super::network::{Network, host_number};
 use crate::kinds::gauges::{self, Sample};
-use crate::kinds::metrics::{of_ethernets, of_flows, of_repetitions};
+use crate::kinds::metrics::{of_ethernets, of_flows, of_repetitions, of_times};
 use crate::kinds::transfer::{
     EARLIER, UDP_PERCENT, begins_after, client_of, is_upload, limit_of, limit_seconds, mark_every,
     of_directions, request_after, stops, uploads,
@@ -135,6 +135,7 @@ pub(super) fn of_transfers(
     let rates: Vec<f64> =
         all().map(payload).zip(&times).map(|(bytes, s)| bytes as f64 / s.max(1e-9)).collect();
     of_flows(&rates, &mut measured);
+    of_times(&times, &mut measured);
     let by_direction =
         all().zip(&times).map(|((t, o), s)| (t.direction == Direction::Upload, payload((t, o)), *s));
     of_directions(cell, &by_direction.collect::<Vec<_>>(), &mut measured);
@@ -326,6 +327,7 @@ fn of_gateways(network: &mut Network, measured: &mut Measured) {
         split += status.engine.counters.flows_split;
         copies.packets += status.engine.counters.early_repeated_packets;
         copies.bytes += status.engine.counters.early_repeated_packet_bytes;
+        copies.openings += status.engine.counters.openings_copied;
         doubted += status.engine.counters.xcp_doubted;
         count += 1;
     }

@@ -19,6 +19,7 @@ use farlink_sim::node::{self, GatewayNode, router_address};
 use farlink_sim::observer::Allowances;
 use farlink_sim::tcp_store::TcpStore;
 use farlink_sim::trace::Trace;
+use farlink_sim::tracker::Tracker;
 use farlink_sim::world::{Stalls, World};
 use farlink_wire::{Duration, Instant};
 
@@ -538,7 +539,18 @@ fn router(
 ) -> Result<node::Kind> {
     let name = &topology.nodes[number].name;
     if !topology.nodes[number].runs_gateway {
-        return Ok(node::Kind::Router);
+        let resets = match settings.tracking.as_str() {
+            "drop" => false,
+            // A router that translates addresses takes what it cannot place for its own.
+            "reset" | "masquerade" => true,
+            _ => return Ok(node::Kind::Router),
+        };
+        let is_clients =
+            topology.interfaces(number).iter().any(|i| topology.nodes[i.neighbour].name == "client");
+        return Ok(match is_clients {
+            true => node::Kind::Other(Box::new(Tracker::new(resets))),
+            false => node::Kind::Router,
+        });
     }
     let text = config_text(topology, number, settings, Path::new("/run/farlink/simulated.sock"))?;
     let Read { gateway: mut config, whole, whole_when_known } =

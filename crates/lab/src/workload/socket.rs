@@ -32,6 +32,8 @@ pub struct TcpInfo {
     pub sent_bytes: u64,
     /// Least round-trip time seen, microseconds.
     pub min_rtt_us: u32,
+    /// Payload of the largest segment that came, as far as the kernel estimates it, bytes.
+    pub received_segment_bytes: u32,
 }
 
 fn check(outcome: libc::c_int) -> io::Result<libc::c_int> {
@@ -105,6 +107,7 @@ fn info_word(info: &[u8; 256], at: usize) -> u32 {
 /// Reads TCP_INFO. What an older kernel does not tell is zero.
 pub fn tcp_info(stream: &TcpStream) -> io::Result<TcpInfo> {
     // Offsets in struct tcp_info of linux/tcp.h, which only ever grows.
+    const RCV_MSS: usize = 20;
     const MIN_RTT: usize = 148;
     const TOTAL_RETRANS: usize = 100;
     const BYTES_SENT: usize = 200;
@@ -117,6 +120,7 @@ pub fn tcp_info(stream: &TcpStream) -> io::Result<TcpInfo> {
         retransmitted_bytes: long(BYTES_RETRANS),
         sent_bytes: long(BYTES_SENT),
         min_rtt_us: word(MIN_RTT),
+        received_segment_bytes: word(RCV_MSS),
     })
 }
 

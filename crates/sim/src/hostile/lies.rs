@@ -184,6 +184,7 @@ const RUNS: u8 = 5;
 const HELLO: u8 = 6;
 const TAG: u8 = 7;
 const LINK: u8 = 9;
+const OPENING: u8 = 11;
 
 /// A body of Farlink's option with fields that say too much or too little: in frames, or as version
 /// 1 has it.
@@ -267,6 +268,24 @@ fn hello(rng: &mut Rng) -> Vec<u8> {
     let mut body = vec![HELLO << 4 | 8];
     body.extend((rng.bits() as u32).to_be_bytes());
     body.extend([rng.range(0, 12) as u8, rng.bits() as u8, rng.range(0, 8) as u8, 0]);
+    body
+}
+
+/// The same, with a window of any size, and with what is said of the packet: that it leaves twice,
+/// that the link loses.
+fn opening(rng: &mut Rng) -> Vec<u8> {
+    let mut body = hello(rng);
+    if let Some(capabilities) = body.get_mut(7) {
+        *capabilities |= rng.pick(&[0, 64]);
+    }
+    if rng.chance(0.5) {
+        let any = rng.bits() as u16;
+        let window = rng.pick(&[0, 1, 4_000, any, u16::MAX]).to_be_bytes();
+        body.extend([&[WINDOW << 4 | rng.pick(&[1, 2, 2])][..], &window].concat());
+    }
+    if rng.chance(0.5) {
+        body.extend([OPENING << 4 | rng.pick(&[0, 1, 1, 2]), rng.bits() as u8]);
+    }
     body
 }
 
@@ -405,7 +424,7 @@ impl Lie {
             Self::Adverts => {
                 // Whoever reads frames says so in the handshake.
                 let form = if say.flags.ack() { FARLINK_SYN_ACK } else { FARLINK_SYN };
-                say.farlink = Some((form, hello(rng)));
+                say.farlink = Some((form, opening(rng)));
             }
             Self::Marks | Self::Messages | Self::Runs | Self::Wishes => {
                 let body = match rng.range(0, 3) {
