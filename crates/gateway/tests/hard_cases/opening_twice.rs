@@ -95,8 +95,8 @@ fn not_where_copies_are_off_nor_to_who_lets_both_go_on_nor_in_a_flood() {
     assert_eq!(copied, 9, "a quarter of what may be half open");
 }
 
-/// A box on the way begins to drop the option: nothing leaves twice with it any more, and what tries
-/// it again has a copy as the host has made it.
+/// A box on the way begins to drop the option: nothing leaves twice with it any more, and what
+/// tries it again has a copy as the host has made it.
 #[test]
 fn nothing_that_a_box_drops_leaves_twice() {
     let (mut t, left) = second_syn(script(|s| s.link = Some(link())), &format!("{OTHER} b1 02"));
