@@ -26,6 +26,7 @@ lab() {
     "$farlink" lab run "$@" --json "$target/lab-$1.json" || failed=1
 }
 lab geo-download --subset smoke
+lab middleboxes --subset smoke
 # A firewall and a bump: BPF is refused in a user namespace.
 if [ "$(id -u)" -eq 0 ] && need_package conntrack conntrack "what connection tracking has counted"; then
     lab router --subset smoke --divert bump

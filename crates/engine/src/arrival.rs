@@ -12,7 +12,7 @@ use crate::fate::Fate;
 use crate::leg::Leg;
 use crate::net::{IfaceId, Way};
 use crate::overtaken::{covered, tell_of_link};
-use crate::peer::{Arrived, TOLD_WINDOW_MAX};
+use crate::peer::{Arrived, Message, TOLD_WINDOW_MAX};
 use crate::queue_drop::Held;
 use crate::reach::STRANGER_BYTES;
 use crate::receiver::{self, Early};
@@ -179,8 +179,11 @@ impl Split<'_> {
         }
         let before = leg.peer.hello().filter(|_| leg.peer.is_heard());
         let introduction = self.relays.get_mut(from).rx.introduction_mut();
-        introduction.hear(cx.now, &mut leg.peer, option, from == Side::A, cx.links.hello());
-        let told = leg.peer.on_segment(option);
+        let is_stripped = introduction.hear(cx.now, &mut leg.peer, option, from == Side::A, cx.links.hello());
+        let of_handshake = introduction.is_needless();
+        // Of a gateway whose name was lost: its acknowledgement is not the far host's word.
+        let of_nameless = introduction.is_asking() && option.is_some();
+        let told = leg.peer.on_segment(option).map(|told| told.at(s.ack));
         if let Some(link) = cx.links.at(leg.via) {
             leg.peer.restrict(|hello| link.admits(hello));
         }
@@ -189,6 +192,10 @@ impl Split<'_> {
             && let Some(link) = cx.links.at_mut(leg.via)
         {
             link.meet(hello);
+            link.note_met(cx.now, leg.addr, of_handshake && from == Side::A);
+        }
+        if is_stripped && let Some(link) = cx.links.at_mut(leg.via) {
+            link.boxes_mut().note_stripped(cx.now, leg.addr);
         }
         leg.take_told_window(s.ack, u32::from(s.window) << leg.window_scale, told.as_ref());
         self.govern_by_gateway(cx, from);
@@ -201,7 +208,8 @@ impl Split<'_> {
         let ack = if *kind == AckKind::Certain { s.ack } else { s.ack.min(towards.tx.snd_nxt()) };
         // A doubtful acknowledgement is not the far host's word: what is held stays unacknowledged.
         if told.is_some() || !matches!(kind, AckKind::Doubtful { .. }) {
-            towards.hear_far(ack, told.as_ref(), heard);
+            let nameless = of_nameless.then(Message::default);
+            towards.hear_far(ack, told.as_ref().or(nameless.as_ref()), heard);
         }
         let Some(told) = told else { return (ArrayVec::new(), None) };
         let twice_bytes = told.twice_bytes.map_or(0, |bytes| towards.tx.hear_twice(bytes));

@@ -9,13 +9,14 @@ use farlink_wire::{
 use crate::census::Census;
 use crate::challenge::Challenges;
 use crate::checked::Turns;
-use crate::config::{Action, Config, Pinned};
+use crate::config::{Action, Config};
 use crate::cx::Cx;
 use crate::event::{Because, Ends, Event};
 use crate::fate::Fate;
 use crate::flow::Flow;
 use crate::flow_id::FlowId;
 use crate::handshake::{Answer, HalfOpen, Step, SynCache};
+use crate::kept::Kept;
 use crate::leg::Handshake;
 use crate::link::{LinkReport, Links};
 use crate::net::{IfaceId, Way};
@@ -75,6 +76,8 @@ pub struct Engine {
     returns: VecDeque<Return>,
     /// Since when there are some.
     restarting_since: Instant,
+    /// Handshakes that go out once more, right behind what has just gone.
+    copies: Vec<Kept>,
 }
 
 macro_rules! cx {
@@ -97,6 +100,7 @@ macro_rules! cx {
 pub(crate) use cx;
 
 mod opening;
+mod twice;
 mod ways;
 
 use ways::Return;
@@ -128,6 +132,7 @@ impl Engine {
             checks: Turns::default(),
             returns: VecDeque::new(),
             restarting_since: Instant::ZERO,
+            copies: Vec::new(),
             config,
         }
     }
@@ -173,6 +178,11 @@ impl Engine {
         self.challenges.refill(now);
         if let Some(link) = self.links.at_mut(via) {
             link.count(now, s, &packet);
+        }
+        if s.flags.contains(Flags::SYN | Flags::ACK)
+            && let Some(link) = self.links.at_mut(via)
+        {
+            link.boxes_mut().hear_answer(now, (s.ip.src, s.src_port, s.dst_port));
         }
         let domain = self.domain(via);
         let (key, from_low) = Key::new(domain, (s.ip.src, s.src_port), (s.ip.dst, s.dst_port));
@@ -297,7 +307,7 @@ impl Engine {
         if syns == 1 {
             self.links.handshake_begins(now);
         }
-        self.hear_question(via, &key, s);
+        self.hear_asking(now, via, &key, s);
         if o.has_ours() {
             edit::remove_farlink_option(&mut packet, s);
         }
@@ -312,7 +322,7 @@ impl Engine {
                 edit::set_window(&mut packet, s, shown);
             }
         }
-        let twice = self.ask_for_gateway(now, via, key, syns, s, &mut packet, net);
+        let twice = self.ask_for_gateway(now, via, key, s, &mut packet, net);
         match self.keep_for_link(now, via, key, s, packet, net) {
             Some(packet) if twice => self.send_twice(now, (via, key, Side::A), s, packet, net),
             kept => kept.map_or(Outcome::Taken, Outcome::Forward),
@@ -357,57 +367,13 @@ impl Engine {
                 if !s.flags.contains(Flags::SYN | Flags::ACK) {
                     return self.pass(via, s, packet, net);
                 }
-                {
-                    // An echoed option of our own is no answer, and nothing for the host either.
-                    if s.options.has_ours() {
-                        edit::remove_farlink_option(&mut packet, s);
-                    }
-                    if s.flags.ae() {
-                        edit::set_flags(&mut packet, s, s.flags.without(Flags::AE));
-                    }
-                    let cut = self.first_window(self.links.way(via)).filter(|cut| *cut < s.window);
-                    let over_link = self.is_link(via);
-                    if over_link && self.syns.get_mut(&key).is_some_and(|h| h.answered_once) {
-                        self.links.hear_answer(now, self.links.way(via));
-                    }
-                    if let Some(h) = self.syns.get_mut(&key)
-                        && let Some(answer) = h.answer.as_mut()
-                    {
-                        if !over_link {
-                            answer.b.peer = Peer::None;
-                        }
-                        let of_gateway = answer.b.peer.is_marked();
-                        let shown = *answer.shown_bytes.get_or_insert(cut.unwrap_or(u16::MAX));
-                        if let Some(link) = self.links.at_mut(via).filter(|_| h.asked) {
-                            h.introduces |= !link.note_answer(of_gateway) && h.went_plain;
-                            h.hear_answer(s, of_gateway.then_some(link));
-                        }
-                        if shown < s.window {
-                            edit::set_window(&mut packet, s, shown);
-                        }
-                    }
-                    self.raise_mss(&key, s, &mut packet);
-                    self.tell_gateway(now, via, key, s, &mut packet, net)
-                }
+                self.pass_answer(now, via, key, s, &mut packet, net)
             }
             Step::Complete(h) => return self.establish(now, via, key, *h, s, packet, net),
         };
         match self.keep_for_link(now, via, key, s, packet, net) {
             Some(packet) if twice => self.send_twice(now, (via, key, Side::B), s, packet, net),
             kept => kept.map_or(Outcome::Taken, Outcome::Forward),
-        }
-    }
-
-    /// The answer says a larger MSS than the server's, where the rule wants that (experiment B2).
-    fn raise_mss(&mut self, key: &Key, s: &TcpSegment, packet: &mut PacketBuf) {
-        let Some((via, rule)) = self.syns.get_mut(key).map(|h| (h.a.via, h.rule)) else { return };
-        let Some(rule) = self.config.rules.get(rule) else { return };
-        let is_wanted = self.config.pinned != Pinned::Never && rule.action == Action::Split;
-        let mss = rule.raise_mss.filter(|_| is_wanted && self.is_link(via));
-        let Some(mss) = mss.filter(|mss| s.options.mss.is_some_and(|said| said < *mss)) else { return };
-        edit::set_mss(packet, s, mss);
-        if let Some(answer) = self.syns.get_mut(key).and_then(|h| h.answer.as_mut()) {
-            answer.agreed.mss_raised = true;
         }
     }
 
@@ -419,11 +385,14 @@ impl Engine {
         now: Instant,
         via: IfaceId,
         key: Key,
-        h: HalfOpen,
+        mut h: HalfOpen,
         s: &TcpSegment,
         mut packet: PacketBuf,
         net: &mut dyn World,
     ) -> Outcome {
+        if !s.flags.rst() {
+            self.learn_of_acknowledgement(now, &mut h, s);
+        }
         let Some(answer) = h.answer.as_deref() else { return Outcome::Forward(packet) };
         if !s.flags.rst()
             && !self.replaces(&key, h.a_is_low, Pair { a: [h.a.via, via], b: [answer.b.via; 2] }, net)
@@ -492,8 +461,15 @@ impl Engine {
         let r = &mut *relays;
         r.begin_stamps(&cx, &legs.a, s);
         r.b.rx = Receiver::new(s.ack, shown_b);
-        if h.introduces && !legs.b.peer.is_marked() {
-            r.b.rx.introduce(now);
+        match legs.b.peer {
+            Peer::None if h.introduces => {
+                r.b.rx.introduce(now);
+                if let Some(link) = cx.links.at_mut(legs.b.via) {
+                    link.boxes_mut().note_introduced(now, legs.b.addr);
+                }
+            }
+            Peer::None if h.asked.has_with() => r.b.rx.may_introduce(),
+            _ => {}
         }
         // A host counts the largest window from this segment on, not from the SYN.
         r.b.rx.forget_window_shown_max();

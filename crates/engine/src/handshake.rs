@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 
 use arrayvec::ArrayVec;
-use farlink_wire::{Duration, Flags, Instant, SeqNum, TcpSegment, WireSize};
+use farlink_wire::{Duration, FARLINK_SYN_ACK, Flags, Instant, SeqNum, TcpSegment, WireSize};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
+use crate::asked::{Came, Gone};
 use crate::config::Class;
 use crate::kept::Kept;
 use crate::leg::{Agreed, Handshake, Leg};
@@ -42,29 +43,36 @@ pub struct HalfOpen {
     pub shown_bytes: Option<u16>,
     /// Host B and what its SYN-ACK said.
     pub answer: Option<Box<Answer>>,
-    /// Its SYN went on with our option: its answer may speak of a gateway.
-    pub asked: bool,
-    /// One has gone on without it: its answer does not speak of a gateway that is there.
-    pub went_plain: bool,
+    /// Its SYNs as they have come: with our option of a gateway before this one, or without.
+    pub came: Came,
+    /// Its SYNs as they have gone on: whether they ask for a gateway beyond.
+    pub asked: Gone,
+    /// The answers to them that went on to a gateway before this one: whether they told of this
+    /// one.
+    pub told: Gone,
     /// A gateway that the answer did not speak of may be there all the same.
     pub introduces: bool,
     /// SYNs seen.
     pub syns: u32,
     /// One SYN-ACK has been seen.
     pub answered_once: bool,
-    /// A SYN-ACK went on without our option.
-    pub answered_silently: bool,
     /// Of its SYN, and of the answer, one has come that leaves twice.
     came_of_two: Pair<bool>,
     /// Copies of its SYN, and of the answer, that have left here.
     copied: Pair<WireSize>,
     /// What waits for its link.
     kept: Option<Box<Kept>>,
-    /// Something has waited: what is answered now says nothing of a round trip.
     has_waited: bool,
 }
 
 impl HalfOpen {
+    /// Something has waited for its link: what is answered now says nothing of a round trip, nor of
+    /// what gets through.
+    #[must_use]
+    pub fn has_waited(&self) -> bool {
+        self.has_waited
+    }
+
     /// A SYN, or the answer to it, of this host has come with this.
     pub fn note_opening(&mut self, of: Side, opening: &Opening) {
         *self.came_of_two.get_mut(of) |= opening.leaves_twice;
@@ -73,7 +81,8 @@ impl HalfOpen {
     /// The newest answer has come over a link from a gateway at its other end; `None`: from the
     /// host alone.
     pub fn hear_answer(&mut self, s: &TcpSegment, of_gateway: Option<&mut Link>) {
-        let option = s.options.farlink.as_ref().filter(|_| of_gateway.is_some());
+        let option = s.options.farlink.as_ref().filter(|o| o.form == FARLINK_SYN_ACK);
+        let option = option.filter(|_| of_gateway.is_some());
         let Some(opening) = option.map(|o| Opening::read(&o.body)) else { return };
         self.note_opening(Side::B, &opening);
         if let Some(link) = of_gateway.filter(|_| self.answered_once) {
@@ -355,12 +364,12 @@ impl SynCache {
             class: decision.class,
             shown_bytes: None,
             answer: None,
-            asked: false,
-            went_plain: false,
+            came: Came::default(),
+            asked: Gone::default(),
+            told: Gone::default(),
             introduces: false,
             syns: 1,
             answered_once: false,
-            answered_silently: false,
             came_of_two: Pair::default(),
             copied: Pair::default(),
             kept: None,
@@ -499,10 +508,16 @@ impl SynCache {
         if window_scale {
             b.window_scale = o.window_scale.unwrap_or(0);
         }
-        let answer = o.farlink.as_ref().filter(|f| h.asked && f.form == farlink_wire::FARLINK_SYN_ACK);
+        let asked = h.asked.has_with();
+        let answer = o.farlink.as_ref().filter(|f| asked && f.form == FARLINK_SYN_ACK);
         let opening = answer.map(|f| Opening::read(&f.body));
-        b.peer = opening.map_or(Peer::None, |opening| Peer::Offered(opening.hello));
-        let next_window_bytes = opening.and_then(|opening| opening.window_bytes);
+        // A gateway that has told of itself repeats its answer without that.
+        let before = h.answer.as_ref().filter(|a| a.isn == s.seq);
+        let window_before = before.filter(|a| a.ack == s.ack).and_then(|a| a.next_window_bytes);
+        let known = (before.map_or(Peer::None, |a| a.b.peer), window_before);
+        let told = opening.map(|opening| (Peer::Offered(opening.hello), opening.window_bytes));
+        let next_window_bytes;
+        (b.peer, next_window_bytes) = told.unwrap_or(known);
         let agreed = Agreed {
             pads_marks: false,
             mss_raised: false,

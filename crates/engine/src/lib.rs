@@ -23,6 +23,7 @@ mod ahead;
 mod anew;
 mod arrival;
 mod arrivals;
+mod asked;
 mod asks;
 mod back_pressure;
 mod beyond;

@@ -2,6 +2,7 @@
 
 mod advertised;
 mod answers;
+mod boxes;
 mod budget;
 mod change;
 mod chosen;
@@ -37,6 +38,7 @@ use crate::spent::Spent;
 
 pub(crate) use answers::Acknowledged;
 use answers::WayBack;
+pub use boxes::{Boxes, Carrier, Crossing};
 pub use change::Change;
 pub use clients::AheadOf;
 use clients::Clients;
@@ -89,6 +91,7 @@ pub struct Link {
     /// As the operator says: both directions take turns.
     is_half_duplex: bool,
     clients: Clients,
+    boxes: Boxes,
     /// As the operator says.
     declared_rtt: Option<Duration>,
     /// The smallest round trip of any connection over it of late, for where nobody has said one.
@@ -345,6 +348,7 @@ impl Link {
             clients: Clients::default(),
             evidence: Evidence::default(),
             silence: Silence::default(),
+            boxes: Boxes::default(),
             declared_rtt: declared.rtt,
             measured_rtt: None,
             overhead_bytes: declared.overhead_bytes,
@@ -559,9 +563,9 @@ impl Link {
     }
 
     /// A SYN that asked for a gateway at the far end has been answered, by a gateway or by the host
-    /// alone. Returns whether it was known that the host alone would.
-    pub(crate) fn note_answer(&mut self, of_gateway: bool) -> bool {
-        self.far_end.note_answer(of_gateway)
+    /// alone.
+    pub(crate) fn note_answer(&mut self, of_gateway: bool) {
+        self.far_end.note_answer(of_gateway);
     }
 
     /// A SYN has come in over it that a gateway there has sent on.
@@ -576,8 +580,9 @@ impl Link {
     }
 
     /// The SYN that a host sends for the `syns`-th time may ask for a gateway there.
-    pub(crate) fn may_ask(&mut self, syns: u32, is_away: bool) -> bool {
-        self.far_end.may_ask(syns, is_away)
+    #[must_use]
+    pub(crate) fn may_ask(&self, syns: u32, is_away: bool, may_be_lost: bool) -> bool {
+        self.far_end.may_ask(syns, is_away, may_be_lost)
     }
 
     /// A burst has left from which the other gateway will tell the rate.

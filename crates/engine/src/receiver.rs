@@ -168,6 +168,11 @@ impl Receiver {
         self.introduction = Introduction::begin(now);
     }
 
+    /// The handshake has asked for one and found none; its answer may have been lost.
+    pub fn may_introduce(&mut self) {
+        self.introduction = Introduction::Asked;
+    }
+
     /// The next segment towards the source is to say it.
     #[must_use]
     pub fn introduces(&self, now: Instant) -> bool {

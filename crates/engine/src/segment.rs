@@ -611,6 +611,7 @@ impl Word {
         let news = inbound.rx.far_told != Some(self.far);
         let full = Message {
             far_ack: Some(self.far),
+            far_behind: Some(if self.ack.after(self.far) { self.ack.since(self.far) } else { 0 }),
             window_bytes: Some(self.told_window),
             soft_window_bytes: self.soft_window,
             arrived: self.arrived,
@@ -621,7 +622,7 @@ impl Word {
         if self.pure && self.tells_runs && (inbound.buffer.has_early() || self.held.is_some()) {
             // The window each time: the gateway may wait for it, and the word before may have been
             // lost or gone round it.
-            let message = Message { far_ack: news.then_some(self.far), ..full };
+            let message = if news { full } else { full.without_far() };
             // The head of their frame, or of a message of version 1.
             let used = if to.reads_frames() {
                 message.encode(to).len() + 1

@@ -252,7 +252,8 @@ fn status_text(status: &Value) -> String {
         let kind = if text(found, "/severity") == "problem" { "problem:" } else { "warning:" };
         out += &format!("{kind:<12} {}\n", text(found, "/text"));
     }
-    for said in list(status, "/links").iter().filter_map(undeclared::advice) {
+    let of_links = list(status, "/links").iter();
+    for said in of_links.clone().filter_map(undeclared::advice).chain(of_links.filter_map(words::boxes)) {
         out += &format!("{:<12} {said}\n", "note:");
     }
     for table in [

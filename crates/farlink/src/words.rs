@@ -36,6 +36,15 @@ pub fn carries_nothing(link: &Value) -> bool {
     ["down", "probing"].contains(&state(link).as_str())
 }
 
+/// What is to be done about a box on the way, behind what it does.
+const LET_PASS: &str = "Let TCP options of kind 254 pass there, in SYNs and their answers";
+
+/// What boxes on the way do to handshakes over a link for Farlink's option, and what to do.
+pub fn boxes(link: &Value) -> Option<String> {
+    let said: Vec<_> = list(link, "/boxes").iter().filter_map(Value::as_str).collect();
+    (!said.is_empty()).then(|| format!("link {}: {}. {LET_PASS}", text(link, "/name"), said.join("; ")))
+}
+
 /// Of an interface there is no more than the kernel's word.
 pub fn state_of_interface(interface: &Value) -> &'static str {
     if is_up(interface) { "up" } else { "down" }
@@ -178,6 +187,16 @@ mod tests {
         assert_eq!(of("down", &["kernel", "operator"]), ("down (kernel, operator)".into(), true));
         assert_eq!(state(&json!({"up": true})), "up", "an older gateway");
         assert_eq!(state(&json!({"up": false})), "down");
+    }
+
+    #[test]
+    fn boxes_are_told_with_the_remedy() {
+        assert_eq!(boxes(&json!({"name": "geo", "boxes": []})).or(boxes(&json!({}))), None);
+        let said = boxes(&json!({"name": "geo", "boxes": ["a box drops SYNs", "a box strips answers"]}));
+        assert_eq!(
+            said.unwrap(),
+            "link geo: a box drops SYNs; a box strips answers. Let TCP options of kind 254 pass there, in SYNs and their answers"
+        );
     }
 
     fn flow(limited_by: &str, held_by: &str) -> Value {

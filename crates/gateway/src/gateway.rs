@@ -131,6 +131,7 @@ impl Gateway {
                 if let Some(packet) = self.handle_tcp(now, from, &s, packet, net) {
                     self.forward(now, from, Place::of(&s), packet, net);
                 }
+                self.forward_copies(now, net);
             }
             Parsed::Icmp(mut e) => {
                 self.outlet.traffic.packets_other += 1;
@@ -181,6 +182,15 @@ impl Gateway {
                 self.refuse(now, from, s, &p, net);
                 p.recycle(self.engine.pool());
                 None
+            }
+        }
+    }
+
+    /// Handshakes go out once more, right behind those that have just gone.
+    fn forward_copies(&mut self, now: Instant, net: &mut dyn Network) {
+        if self.engine.has_copies() {
+            for (via, packet) in self.engine.take_copies() {
+                self.forward(now, via, Place::of_packet(packet.bytes(), self.outlet.shims()), packet, net);
             }
         }
     }

@@ -2,6 +2,7 @@
 //! waits.
 
 use farlink_engine::ReadyId;
+use farlink_engine::link::Boxes;
 use farlink_engine::link::{Change, Evidence, State, Witness};
 use farlink_engine::net::{IfaceId, Way};
 use farlink_wire::{Instant, ip};
@@ -42,6 +43,12 @@ impl Gateway {
             let carries_bps = link.found_bps().max(link.room_bps());
             Some((link.name(), declared_bps, Some(carries_bps).filter(|bps| *bps > 0)))
         })
+    }
+
+    /// The links by name, with what boxes on the way do to handshakes for Farlink's option.
+    pub fn boxes(&self) -> impl Iterator<Item = (&str, &Boxes)> {
+        let links = self.engine.links();
+        self.declared().filter_map(move |link| Some((link.name(), links.get(link.way())?.boxes())))
     }
 
     /// The rate of the link at this interface is known: it was said, or has been found out.

@@ -3,7 +3,7 @@
 
 use farlink_egress::{Class, Config as EgressConfig, Egress, GroupId, Lane};
 use farlink_engine::config::{self, AckFilter, Config, Interface, Weights, XcpWeights};
-use farlink_engine::link::{Change, Dated, Link, LinkReport, Pace, PairId, State, Witness};
+use farlink_engine::link::{Carrier, Change, Dated, Link, LinkReport, Pace, PairId, State, Witness};
 use farlink_engine::net::{IfaceId, LinkId, Way};
 use farlink_engine::status::Load;
 use farlink_engine::{Pulled, ReadyId, Wants};
@@ -666,6 +666,10 @@ impl LinkQueue {
             xcp_capacity_bps: self.router.as_ref().and_then(XcpQueue::capacity_bps).unwrap_or(0),
             rtt_us: rtt.map_or(0, |rtt| u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX)),
             gateways: known.into_iter().flat_map(Link::gateways).map(Into::into).collect(),
+            boxes: known.map(|link| link.boxes().words(now)).unwrap_or_default(),
+            syn_option_dropped: known.map_or(0, |link| link.boxes().shut(now, Carrier::Syn).count() as u64),
+            syn_ack_option_dropped: known
+                .map_or(0, |link| link.boxes().shut(now, Carrier::Answer).count() as u64),
             pairs: known.into_iter().flat_map(Link::shares).collect(),
             sent_bytes: s.sent_bytes,
             spent: known.map(Link::spent).unwrap_or_default(),

@@ -119,6 +119,13 @@ pub struct LinkStatus {
     pub rtt_us: u64,
     /// Gateways that have been heard at its other end, eight at most, the newest last.
     pub gateways: Vec<engine::GatewayStatus>,
+    /// What boxes on the way do to handshakes for Farlink's option, in words; empty: nothing that
+    /// is known.
+    pub boxes: Vec<String>,
+    /// Networks to which SYNs with Farlink's option do not arrive (/24 of IPv4, /48 of IPv6).
+    pub syn_option_dropped: u64,
+    /// The same of answers.
+    pub syn_ack_option_dropped: u64,
     /// What flows to the same gateway there share, where routers say how fast (XCP).
     pub pairs: Vec<engine::PairStatus>,
     /// Bytes sent into it.

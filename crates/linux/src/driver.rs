@@ -485,6 +485,7 @@ impl Driver {
         self.tell_link_states();
         self.tell_rates();
         self.tell_found();
+        self.tell_boxes();
         self.follow_known_rates();
         self.tell_fates();
         self.budgets.attend(now, &mut self.gateway);

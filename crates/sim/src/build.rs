@@ -44,7 +44,8 @@ pub fn build(plan: &SimPlan, trace: Trace) -> World {
     let pinned = plan.gateways.iter().any(|g| g.config.pinned != Pinned::Never);
     let relay = plan.gateways.iter().map(|g| u64::from(g.config.limits.relay_bytes_max())).max().unwrap_or(0);
     let between = &plan.gaps[1..plan.gaps.len().max(2) - 1];
-    let steady = plan.faults.iter().all(|f| matches!(f, FaultPlan::Outage { .. }));
+    let steady = plan.faults.iter().all(|f| matches!(f, FaultPlan::Outage { .. }))
+        && plan.gaps.iter().all(|gap| gap.interference.is_none());
     let dormant = plan.gateways.iter().map(|g| g.config.timers.dormant_after).min();
     let allowed = Allowances {
         abandonment: false,
@@ -102,6 +103,13 @@ fn build_chain(world: &mut World, plan: &SimPlan) -> Chain {
             controlled(gap, &gap.there),
             controlled(gap, &gap.back),
         ));
+    }
+    for ((p, _), (port, _), gap) in
+        std::iter::zip(&chain.gap_ends, &chain.gap_ports).zip(&plan.gaps).map(|((a, b), gap)| (a, b, gap))
+    {
+        if let Some(interference) = gap.interference {
+            world.interfere(*p, *port, interference);
+        }
     }
     for (i, g) in plan.gateways.iter().enumerate() {
         let mut config = g.config.clone();

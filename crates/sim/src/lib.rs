@@ -22,6 +22,7 @@ pub mod gro;
 pub mod host;
 pub mod hostile;
 pub mod identifications;
+pub mod interference;
 pub mod isn;
 pub mod linux;
 pub mod meter;

@@ -15,7 +15,7 @@ use crate::packet::on_wire;
 use crate::promised::{Iacks, InCustody, check_blocks, check_promises_nothing, custody_beyond_reach};
 use crate::ranges::Ranges;
 use crate::sizes::check_size;
-use crate::truth::{Conn, Flow, FlowKey, Said, Truth, flow_of, says_it_leaves_twice};
+use crate::truth::{Conn, Flow, FlowKey, Said, Truth, flow_of};
 
 /// What one gateway has seen of one direction of a connection since it started.
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ struct Heard {
     acked: Option<u64>,
     /// The same of segments that no other gateway has put its mark on.
     acked_unmarked: u64,
-    /// SYNs of this side: may go out, by what came in, went out, and (1) say that they leave twice.
+    /// SYNs of this side that may go out, that did, and (1) had the option: one more may follow.
     syns: [u32; 3],
     /// DSCPs and flow labels that arrived.
     labels: Vec<(u8, u32)>,
@@ -592,14 +592,14 @@ fn check_made(
     allowed: &Allowances,
 ) -> Checked {
     let other = conn.sides[1 - side].as_ref();
-    let odd = Flags::URG | Flags::ECE | Flags::CWR | Flags::AE;
-    if s.flags.any(odd) {
+    if s.flags.any(Flags::URG | Flags::ECE | Flags::CWR | Flags::AE) {
         return Err(format!("flags that no host set: {:?}", s.flags));
     }
     if s.flags.syn() {
-        let [came, went, twice] = &mut heard[side].syns;
-        (*went, *twice) = (*went + 1, *twice | u32::from(says_it_leaves_twice(s)));
-        return if *went > *came + *twice { Err(format!("SYN number {went} of {came}")) } else { Ok(()) };
+        let [may, went, with] = &mut heard[side].syns;
+        (*went, *with) = (*went + 1, *with | u32::from(s.options.has_ours()));
+        let fits = *went <= *may + *with;
+        return if fits { Ok(()) } else { Err(format!("SYN number {went} where {may} may go")) };
     }
     let Some(other) = other else { return Ok(()) };
     let shown = u64::from(s.window) << conn.shift(side);

@@ -11,6 +11,7 @@ use farlink_gateway::Config;
 use farlink_gateway::config::{Action, FlowControl, Notice, Pinned};
 use farlink_wire::{Duration, Instant};
 
+use crate::interference::Interference;
 use crate::rng::Rng;
 use crate::traffic::{Connection, HostConfig};
 
@@ -19,6 +20,8 @@ const AUTOMATIC_SHARE: f64 = 0.25;
 /// The part of the seeds in which gateways may make flows depend on them, over a path that such
 /// flows would not fill otherwise.
 const PINNED_SHARE: f64 = 0.2;
+/// The part of the seeds in which a box stands on the way.
+const BOX_SHARE: f64 = 0.25;
 /// In mode `custody`: the part of the other gateways that promise nothing, too.
 const CUSTODY_SHARE: f64 = 0.7;
 
@@ -94,6 +97,8 @@ pub struct Gap {
     pub declared: bool,
     /// They know its rate, too.
     pub rate_known: bool,
+    /// What a box on it does.
+    pub interference: Option<Interference>,
 }
 
 /// A gateway.
@@ -236,7 +241,14 @@ fn gap(rng: &mut Rng, mode: Mode, hard: bool) -> Gap {
         }
     }
     let mtu_bytes = if mode.is_troubled() && rng.chance(0.08) { rng.range(1280, 1500) as u32 } else { 9000 };
-    Gap { there, back, mtu_bytes, declared: hard && rng.chance(0.8), rate_known: rng.chance(0.6) }
+    Gap {
+        there,
+        back,
+        mtu_bytes,
+        declared: hard && rng.chance(0.8),
+        rate_known: rng.chance(0.6),
+        interference: None,
+    }
 }
 
 fn host(rng: &mut Rng, end: usize) -> HostPlan {
@@ -303,6 +315,12 @@ impl SimPlan {
         let mut rng = Rng::new(seed, "pinned");
         if !gateways.is_empty() && rng.chance(PINNED_SHARE) {
             pin(&mut rng, &mut gateways, &mut hosts, &mut gaps, &mut connections);
+        }
+        let mut rng = Rng::new(seed, "boxes");
+        if mode.is_troubled() && rng.chance(BOX_SHARE) {
+            let gap = rng.range(0, gaps.len() as u64) as usize;
+            // Of the others the observer would think that a gateway has changed it.
+            gaps[gap].interference = Some(rng.pick(&Interference::SAYS_THE_SAME));
         }
         let mut rng = Rng::new(seed, "faults");
         let faults = crate::workload::faults(&mut rng, mode, gateways.len());

@@ -104,22 +104,6 @@ pub struct Truth {
     pub flows: BTreeMap<FlowKey, Flow>,
 }
 
-/// A SYN, or the answer to it, says to the next gateway that it leaves twice: type 11 of the frames
-/// in its option, bit 1.
-#[must_use]
-pub fn says_it_leaves_twice(s: &TcpSegment) -> bool {
-    let mut body = s.options.farlink.as_ref().map_or(&[][..], |o| &o.body[..]);
-    while let Some((head, rest)) = body.split_first() {
-        let length = if head & 15 == 15 { rest.len() } else { usize::from(head & 15) };
-        let Some((value, rest)) = rest.split_at_checked(length) else { return false };
-        if head >> 4 == 11 {
-            return value.first().is_some_and(|flags| flags & 1 != 0);
-        }
-        body = rest;
-    }
-    false
-}
-
 /// `n` is in `from..=to`, which spans less than 2^31.
 fn within(n: SeqNum, from: SeqNum, to: SeqNum) -> bool {
     n.since(from) <= to.since(from)

@@ -10,6 +10,7 @@ use farlink_wire::{Duration, Instant, Offload, icmp, supersegment};
 use crate::app::End;
 use crate::fault::Fault;
 use crate::gro::Merged;
+use crate::interference::Interference;
 use crate::linux::flood::echo_reply;
 use crate::meter::Meter;
 use crate::node::{GatewayNode, Kind, Node, Port, host_of, is_diverted, offload_is_sane, router_address};
@@ -32,6 +33,18 @@ struct Wire {
     channel: Channel<SimPacket>,
     due: Option<Instant>,
     meter: Option<Meter>,
+    /// What a box on it does.
+    interference: Option<Interference>,
+}
+
+impl Wire {
+    /// What its box leaves of a packet. One that is damaged passes as it is.
+    fn pass_box(&self, packet: SimPacket) -> Option<SimPacket> {
+        match self.interference {
+            Some(box_does) if !packet.corrupted => box_does.pass(packet.bytes).map(SimPacket::new),
+            _ => Some(packet),
+        }
+    }
 }
 
 /// Wires whose schedules have not begun, and whether it is time.
@@ -106,7 +119,7 @@ impl World {
         for (from, to, config) in [(a, (b, port_b), there), (b, (a, port_a), back)] {
             let wire = self.wires.len();
             let channel = Channel::new(config, hash(self.seed, &(wire as u64).to_le_bytes()));
-            self.wires.push(Wire { from, to, channel, due: None, meter: None });
+            self.wires.push(Wire { from, to, channel, due: None, meter: None, interference: None });
             self.nodes[from].ports.push(Port { wire, mtu_bytes, mtu_later: None, is_silent: false });
         }
         (port_a, port_b)
@@ -120,6 +133,16 @@ impl World {
     /// From now on what does not fit this link vanishes, and nobody says so.
     pub fn hush(&mut self, node: usize, port: usize) {
         self.nodes[node].ports[port].is_silent = true;
+    }
+
+    /// From now on a box does this to all that passes the link at this port of `node`, both ways.
+    pub fn interfere(&mut self, node: usize, port: usize, interference: Interference) {
+        let there = self.nodes[node].ports[port].wire;
+        let (far, far_port) = self.wires[there].to;
+        let back = self.nodes[far].ports[far_port].wire;
+        for wire in [there, back] {
+            self.wires[wire].interference = Some(interference);
+        }
     }
 
     /// From now on both directions of the link at this port of `node` share one medium.
@@ -319,7 +342,9 @@ impl World {
                     let Some(packet) = popped else { break };
                     busy = true;
                     let (node, port) = self.wires[w].to;
-                    self.deliver(node, port, packet);
+                    if let Some(packet) = self.wires[w].pass_box(packet) {
+                        self.deliver(node, port, packet);
+                    }
                 }
             }
             for n in 0..self.nodes.len() {

@@ -42,6 +42,7 @@ fn plan(case: &Case) -> SimPlan {
         mtu_bytes: 1500,
         declared: case.declared && i == middle,
         rate_known: case.rate_known,
+        interference: None,
     };
     let config = HostConfig { timestamps: case.timestamps, sack: case.sack, ..HostConfig::default() };
     let host = |end: usize| HostPlan { config: config.clone(), end, delay: Duration::from_micros(50) };

@@ -33,7 +33,14 @@ fn plan(us: u64, sizes: &[u64], starts: [u64; 3]) -> SimPlan {
     let lan = ChannelConfig { delay: Duration::from_micros(100), ..ChannelConfig::default() };
     let gap = |i: usize| {
         let wire = if i == 1 { &hard } else { &lan };
-        Gap { there: wire.clone(), back: wire.clone(), mtu_bytes: 1500, declared: i == 1, rate_known: false }
+        Gap {
+            there: wire.clone(),
+            back: wire.clone(),
+            mtu_bytes: 1500,
+            declared: i == 1,
+            rate_known: false,
+            interference: None,
+        }
     };
     let host = |end| HostPlan { config: HostConfig::default(), end, delay: Duration::from_micros(50) };
     let gateway = |n: u64| GatewayPlan {

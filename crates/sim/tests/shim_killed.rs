@@ -30,6 +30,7 @@ fn plan(upload: bool) -> SimPlan {
         mtu_bytes: 1500,
         declared: i == 1,
         rate_known: false,
+        interference: None,
     };
     let host = |end: usize| HostPlan { config: HostConfig::default(), end, delay: Duration::from_micros(50) };
     // Nothing that it holds is missing when it dies.

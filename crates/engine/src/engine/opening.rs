@@ -1,51 +1,29 @@
-//! What gateways at both ends of a link do for each other before there is any data: the answer to a
-//! SYN tells how much the far one takes at once, and on a link that loses SYN and answer cross
-//! twice.
+//! Handshakes over links: they ask for a gateway at the other end, and tell of this one. A box on
+//! the way may drop them for that, in either direction: what is not answered goes on as it came.
 
-use farlink_wire::{
-    FARLINK_SYN, FARLINK_SYN_ACK, Flags, Instant, PacketBuf, TcpSegment, WireSize, supersegment,
-};
+use farlink_wire::{FARLINK_DATA, FARLINK_SYN, FARLINK_SYN_ACK, Flags, Instant, PacketBuf, TcpSegment, edit};
 
-use super::{Engine, Outcome};
-use crate::config::{Action, FlowControl};
-use crate::cx::Cx;
-use crate::flow_id::FlowId;
-use crate::hosts::{Hosts, look_up};
-use crate::net::{IfaceId, Way};
+use super::Engine;
+use crate::asked::{Answered, Goes};
+use crate::config::Pinned;
+use crate::handshake::HalfOpen;
+use crate::kept::Kept;
+use crate::link::{Carrier, Crossing, Link};
+use crate::net::IfaceId;
 use crate::peer::{Capability, Opening, Peer, insert_opening};
-use crate::promise::Promise;
-use crate::side::{Pair, Side};
-use crate::spent::Heading;
+use crate::side::Side;
 use crate::table::Key;
 use crate::world::World;
 
-/// Where the share of a connection in a link's budget is smaller than this, its SYN shows two
-/// segments.
-const FIRST_SHARE_BYTES: u32 = 4 * 65_536;
-const FIRST_WINDOW_BYTES: u16 = 2 * 1460;
-
-/// Copies are made while no more than one part of so many of the half-open connections are there
-/// that may be.
-const HALF_OPEN_PARTS: usize = 4;
-/// What comes again of a handshake that is over lies no further back than this in its connection.
-const LATE_BYTES: u32 = 1 << 20;
-
 impl Engine {
-    /// The window that a SYN or its answer may show, where what it asks for goes into a link whose
-    /// budget is for many: enough to begin with. What the connection gets is decided when it is
-    /// established.
-    pub(super) fn first_window(&self, out: Way) -> Option<u16> {
-        let automatic = self.config.flow_control == FlowControl::Automatic;
-        let share = self.links.equal_share(out, self.syns.len()).filter(|_| automatic)?;
-        (share < FIRST_SHARE_BYTES).then_some(FIRST_WINDOW_BYTES)
-    }
-
-    /// A SYN that comes in over a link may ask for a gateway: those stand at the ends of declared
-    /// links. One that may have had an answer without our option does not know of us.
-    pub(super) fn hear_question(&mut self, via: IfaceId, key: &Key, s: &TcpSegment) {
+    /// A SYN has come: over a link it may ask, and then a gateway stands there. One that may have
+    /// had an answer without our option does not know of us.
+    pub(super) fn hear_asking(&mut self, now: Instant, via: IfaceId, key: &Key, s: &TcpSegment) {
+        let Some(link) = self.links.at_mut(via) else { return };
         let option = s.options.farlink.as_ref().filter(|o| o.form == FARLINK_SYN);
-        let (Some(option), Some(h)) = (option, self.syns.get_mut(key)) else { return };
-        let Some(link) = self.links.at_mut(via).filter(|_| !h.answered_silently) else { return };
+        let Some(h) = self.syns.get_mut(key) else { return };
+        h.came.note(now, option.is_some());
+        let Some(option) = option.filter(|_| !h.told.has_plain()) else { return };
         let opening = Opening::read(&option.body);
         h.note_opening(Side::A, &opening);
         link.note_asked();
@@ -55,35 +33,106 @@ impl Engine {
         h.a.peer = Peer::Offered(link.admits(opening.hello));
     }
 
-    /// A SYN that leaves over a link asks for a gateway at its other end; `syns`: how often the
-    /// host has sent it. Returns whether it is to leave twice.
-    #[allow(clippy::too_many_arguments)]
+    /// A SYN that leaves over a link asks for a gateway at its other end. Returns whether it is to
+    /// leave twice, each time with the question.
     pub(super) fn ask_for_gateway(
         &mut self,
         now: Instant,
         via: IfaceId,
         key: Key,
-        syns: u32,
         s: &TcpSegment,
         packet: &mut PacketBuf,
         net: &mut dyn World,
     ) -> bool {
+        let Some(syns) = self.syns.get_mut(&key).map(|h| h.syns) else { return false };
         let out = net.route(via, s.ip.src, s.ip.dst).map_or(IfaceId::OTHER, |r| r.iface);
         let is_away = self.links.is_away(self.links.way(out));
-        let asks = self.links.at_mut(out).is_some_and(|link| link.may_ask(syns, is_away));
-        let asks = asks && self.is_link(out) && !s.options.mptcp && !s.options.fast_open;
-        let reads = self.links.at(out).is_some_and(|link| link.takes_openings());
-        let opening = self.opening(now, out, syns == 1, reads);
+        let Some(link) = self.links.at(out) else { return false };
+        if s.options.mptcp || s.options.fast_open {
+            return false;
+        }
+        let wanted = link.asks(now, s.ip.dst, syns, is_away);
+        let may_be_two = syns == 1 && link.boxes().crossing(now, Carrier::Syn, s.ip.dst).is_clear();
+        let opening = self.opening(now, out, may_be_two, link.takes_openings());
+        let plain = (wanted == Goes::Both).then(|| Kept::of(via, s, packet));
+        let asks = wanted != Goes::Plain;
         let said = if asks { insert_opening(packet, FARLINK_SYN, Some(opening)) } else { None };
+        if let Some(plain) = plain.filter(|_| said.is_some())
+            && let Some(link) = self.links.at_mut(out)
+        {
+            link.boxes_mut().note_tried(now, Carrier::Syn, s.ip.dst);
+            link.boxes_mut().note_trial((s.ip.dst, s.dst_port, s.src_port));
+            self.copies.push(plain);
+        }
         if let Some(h) = self.syns.get_mut(&key) {
-            h.asked |= said.is_some();
-            h.went_plain |= said.is_none();
+            h.asked.note(now, s, if said.is_some() { wanted } else { Goes::Plain });
         }
         said.is_some_and(|said| said.leaves_twice)
     }
 
-    /// The answer tells the gateway that has asked. Returns whether it is to leave twice.
-    pub(super) fn tell_gateway(
+    /// The answer of a server goes on: what it says of a gateway beyond is heard, and the one
+    /// before this one is told who is here. Returns whether it is to leave twice.
+    pub(super) fn pass_answer(
+        &mut self,
+        now: Instant,
+        via: IfaceId,
+        key: Key,
+        s: &TcpSegment,
+        packet: &mut PacketBuf,
+        net: &mut dyn World,
+    ) -> bool {
+        // An echoed option of our own is no answer, and nothing for the host either.
+        if s.options.has_ours() {
+            edit::remove_farlink_option(packet, s);
+        }
+        if s.flags.ae() {
+            edit::set_flags(packet, s, s.flags.without(Flags::AE));
+        }
+        let cut = self.first_window(self.links.way(via)).filter(|cut| *cut < s.window);
+        if self.is_link(via) && self.syns.get_mut(&key).is_some_and(|h| h.answered_once) {
+            self.links.hear_answer(now, self.links.way(via));
+        }
+        self.learn_of_answer(now, via, key, s);
+        if let Some(answer) = self.syns.get_mut(&key).and_then(|h| h.answer.as_mut()) {
+            let shown = *answer.shown_bytes.get_or_insert(cut.unwrap_or(u16::MAX));
+            if shown < s.window {
+                edit::set_window(packet, s, shown);
+            }
+        }
+        self.raise_mss(&key, s, packet);
+        self.tell_of_gateway(now, via, key, s, packet, net)
+    }
+
+    /// What the answer says of a gateway beyond the link, and of boxes on the way there.
+    fn learn_of_answer(&mut self, now: Instant, via: IfaceId, key: Key, s: &TcpSegment) {
+        let Some(h) = self.syns.get_mut(&key) else { return };
+        let Some(answer) = h.answer.as_mut() else { return };
+        let Some(link) = self.links.at_mut(via) else {
+            answer.b.peer = Peer::None;
+            return;
+        };
+        let of_gateway = answer.b.peer.is_marked();
+        let of = h.asked.answered(now, s, link.measured_rtt());
+        h.hear_answer(s, of_gateway.then_some(&mut *link));
+        if of_gateway || (h.asked.has_with() && of == Answered::With) {
+            link.note_answer(of_gateway);
+            link.note_arrived(now, Carrier::Syn, s.ip.src);
+        } else if h.answered_once && h.asked.has_with() && of == Answered::Plain && !h.has_waited() {
+            link.note_dropped(now, Carrier::Syn, s.ip.src);
+        }
+        if of_gateway {
+            link.boxes_mut().note_told(s.ip.src);
+        }
+        // Who was not asked, or has not heard it, is asked by what follows; and so is who has
+        // answered, and the answer has lost that on its way.
+        let is_lost = h.asked.has_plain() || link.boxes().is_stripped(now, s.ip.src);
+        h.introduces = !of_gateway && is_lost && link.may_introduce(now, s.ip.src);
+    }
+
+    /// The answer to a SYN that a gateway has sent on tells it of this one: unless the newest SYN
+    /// came without the option, or such answers do not arrive. Returns whether it is to leave
+    /// twice, each time with that.
+    fn tell_of_gateway(
         &mut self,
         now: Instant,
         via: IfaceId,
@@ -93,108 +142,130 @@ impl Engine {
         net: &mut dyn World,
     ) -> bool {
         let Some(h) = self.syns.get_mut(&key) else { return false };
-        let (upstream, is_first) = (h.a.peer.hello(), h.answered_once);
+        let Some(upstream) = h.a.peer.hello() else { return false };
+        let Some(link) = self.links.at(h.a.via) else { return false };
+        let wanted = link.tells(now, h);
+        if wanted == Goes::Plain {
+            h.told.note(now, s, wanted);
+            return false;
+        }
+        let crossing = link.boxes().crossing(now, Carrier::Answer, h.a.addr);
+        let (towards, may_be_two) = (h.a.via, h.answered_once && crossing.is_clear());
         // One that said nothing of itself is told nothing of us.
-        let opening = upstream.filter(|hello| hello.reads_frames()).map(|hello| {
+        let opening = upstream.reads_frames().then(|| {
             let out = net.route(via, s.ip.src, s.ip.dst).map_or(IfaceId::OTHER, |r| r.iface);
             let window_bytes = self.window_to_tell(now, key, net);
-            let opening = self.opening(now, out, is_first, hello.can(Capability::Openings));
+            let opening = self.opening(now, out, may_be_two, upstream.can(Capability::Openings));
             Opening { window_bytes, ..opening }
         });
-        let said = upstream.and_then(|_| insert_opening(packet, FARLINK_SYN_ACK, opening));
+        let plain = (wanted == Goes::Both).then(|| Kept::of(via, s, packet));
+        let said = insert_opening(packet, FARLINK_SYN_ACK, opening);
+        if let Some(plain) = plain.filter(|_| said.is_some())
+            && let Some(link) = self.links.at_mut(towards)
+        {
+            link.boxes_mut().note_tried(now, Carrier::Answer, s.ip.dst);
+            self.copies.push(plain);
+        }
         let Some(h) = self.syns.get_mut(&key) else { return false };
-        let Some(said) = said else {
-            // The gateway before this one is not told, and goes by that.
-            (h.a.peer, h.answered_silently) = (Default::default(), true);
-            return false;
-        };
-        if let Some(answer) = h.answer.as_mut() {
+        h.told.note(now, s, if said.is_some() { wanted } else { Goes::Plain });
+        if let Some(said) = said
+            && let Some(answer) = h.answer.as_mut()
+        {
             answer.told_window_bytes = answer.told_window_bytes.max(said.window_bytes);
         }
-        said.leaves_twice
+        said.is_some_and(|said| said.leaves_twice)
     }
 
-    /// What is said in a packet of a handshake that leaves by this interface, towards a gateway
-    /// that lets one go on of two, or not; `is_first`: its host has not sent it before.
-    fn opening(&self, now: Instant, out: IfaceId, is_first: bool, of_two_one: bool) -> Opening {
-        let opening = Opening::of(self.links.hello());
-        let Some(link) = self.links.at(out).filter(|_| of_two_one) else { return opening };
-        let is_crowded = self.syns.len() > self.config.limits.half_open_max / HALF_OPEN_PARTS;
-        let may = link.loses_openings() && link.may_copy(now) && !link.evidence().is_away();
-        Opening {
-            leaves_twice: may && is_first && !is_crowded,
-            link_loses: link.is_known_to_lose(),
-            ..opening
+    /// The client has answered: by which of the answers to it shows whether it knows of us.
+    pub(super) fn learn_of_acknowledgement(&mut self, now: Instant, h: &mut HalfOpen, s: &TcpSegment) {
+        if h.a.peer == Peer::None {
+            return;
+        }
+        let Some(link) = self.links.at_mut(h.a.via) else {
+            h.a.peer = Peer::None;
+            return;
+        };
+        if !h.told.has_with() {
+            // Where it only could not be told it is there, too.
+            let is_shut = link.boxes().crossing(now, Carrier::Answer, h.a.addr) == Crossing::Shut;
+            if !is_shut || h.came.is_plain() {
+                h.a.peer = Peer::None;
+            }
+            return;
+        }
+        let is_marked = s.options.farlink.as_ref().is_some_and(|o| o.form == FARLINK_DATA);
+        match h.told.answered(now, s, link.measured_rtt()) {
+            _ if is_marked => link.note_arrived(now, Carrier::Answer, s.ip.src),
+            Answered::With => link.note_arrived(now, Carrier::Answer, s.ip.src),
+            Answered::Plain if !h.has_waited() => link.note_dropped(now, Carrier::Answer, s.ip.src),
+            // It has not been told, and is there: marks let it ask.
+            Answered::Plain | Answered::Either => {}
         }
     }
 
-    /// What the gateway that has asked may send before it hears of another window: as much as a
-    /// connection that begins may hold here. The same in each repetition. `None`: no more than the
-    /// header shows.
-    fn window_to_tell(&mut self, now: Instant, key: Key, net: &mut dyn World) -> Option<u32> {
-        let h = self.syns.get_mut(&key)?;
-        let (rule, answer) = (h.rule, h.answer.as_deref()?);
-        if answer.told_window_bytes.is_some() {
-            return answer.told_window_bytes;
-        }
-        let (agreed, mut legs) = (answer.agreed, Pair { a: h.a.clone(), b: answer.b.clone() });
-        self.resolve_ways(&mut legs);
-        let mut cx = cx!(self, now, net);
-        for to in [Side::A, Side::B] {
-            look_up(&mut cx, &mut legs, to);
-        }
-        let ways = [legs.a.out, legs.b.out];
-        let custody = self.action_over(now, rule, ways).and_then(Action::custody);
-        let binds = Promise::of(custody, self.config.pinned, agreed).binds();
-        if !binds || self.first_window(legs.b.out).is_some() || !self.has_room() {
-            return None;
-        }
-        let bytes = Hosts { legs: &legs, agreed }.first_bytes(&cx!(self, now, net))?;
-        (bytes > u32::from(u16::MAX)).then_some(bytes)
+    /// Copies of handshakes that go out right behind those that have just gone.
+    pub fn take_copies(&mut self) -> Vec<(IfaceId, PacketBuf)> {
+        let copies = core::mem::take(&mut self.copies);
+        copies.into_iter().map(|copy| (copy.via, copy.into_packet(&mut self.pool))).collect()
     }
 
-    /// A packet of the handshake of this host leaves, and once more: one of both may get lost.
-    pub(super) fn send_twice(
-        &mut self,
-        now: Instant,
-        (via, key, of): (IfaceId, Key, Side),
-        s: &TcpSegment,
-        packet: PacketBuf,
-        net: &mut dyn World,
-    ) -> Outcome {
-        let out = net.route(via, s.ip.src, s.ip.dst).map_or(IfaceId::OTHER, |r| r.iface);
-        let Some(link) = self.links.at_mut(out) else { return Outcome::Forward(packet) };
-        let copy = PacketBuf::from_slice(&mut self.pool, packet.bytes(), packet.offload);
-        let size: WireSize = supersegment::wire_size(copy.bytes(), &copy.offload);
-        link.note_copy(now, size.bytes);
-        link.spent_mut().note(Heading::Copy, 0, size);
-        self.counters.count_copy(0, size.bytes);
-        self.counters.openings_copied += 1;
-        if let Some(h) = self.syns.get_mut(&key) {
-            h.note_copied(of, size);
-        }
-        Outcome::Twice(packet, copy)
+    /// There are such.
+    #[must_use]
+    pub fn has_copies(&self) -> bool {
+        !self.copies.is_empty()
     }
 
-    /// The same packet of a handshake has come before by this link, on which it has left twice: it
-    /// has done what it was for.
-    pub(super) fn is_second_of_two(
-        &self,
-        via: IfaceId,
-        (key, known): (&Key, Option<(FlowId, Side)>),
-        from_low: bool,
-        s: &TcpSegment,
-    ) -> bool {
-        let form = if s.flags.ack() { FARLINK_SYN_ACK } else { FARLINK_SYN };
-        let option = s.options.farlink.as_ref().filter(|o| s.flags.syn() && o.form == form);
-        if !option.is_some_and(|o| self.is_link(via) && Opening::read(&o.body).leaves_twice) {
-            return false;
+    /// The answer says a larger MSS than the server's, where the rule wants that (experiment B2).
+    fn raise_mss(&mut self, key: &Key, s: &TcpSegment, packet: &mut PacketBuf) {
+        let Some((via, rule)) = self.syns.get_mut(key).map(|h| (h.a.via, h.rule)) else { return };
+        let Some(rule) = self.config.rules.get(rule) else { return };
+        let is_wanted = self.config.pinned != Pinned::Never && rule.action == crate::config::Action::Split;
+        let mss = rule.raise_mss.filter(|_| is_wanted && self.is_link(via));
+        let Some(mss) = mss.filter(|mss| s.options.mss.is_some_and(|said| said < *mss)) else { return };
+        edit::set_mss(packet, s, mss);
+        if let Some(answer) = self.syns.get_mut(key).and_then(|h| h.answer.as_mut()) {
+            answer.agreed.mss_raised = true;
         }
-        if self.syns.is_second_of_two(key, from_low, s) {
-            return true;
+    }
+}
+
+impl Link {
+    /// How the SYN to this host goes that its client sends for the `syns`-th time.
+    fn asks(&self, now: Instant, host: core::net::IpAddr, syns: u32, is_away: bool) -> Goes {
+        match self.boxes().crossing(now, Carrier::Syn, host) {
+            Crossing::Shut => Goes::Plain,
+            Crossing::Tried if syns == 1 => {
+                if is_away {
+                    Goes::With
+                } else {
+                    Goes::Both
+                }
+            }
+            Crossing::Tried => Goes::Plain,
+            known => {
+                let is_open = known == Crossing::Open && self.loses_openings();
+                if self.may_ask(syns, is_away, is_open) { Goes::With } else { Goes::Plain }
+            }
         }
-        let flow = known.and_then(|(id, from)| Some((self.table.get(id)?, from)));
-        !s.flags.any(Flags::RST | Flags::FIN)
-            && flow.is_some_and(|(flow, from)| flow.began_lately(from, s.seq, LATE_BYTES))
+    }
+
+    /// How the answer goes that tells the gateway before this one of it.
+    fn tells(&self, now: Instant, h: &HalfOpen) -> Goes {
+        if h.came.is_plain() || h.told.has_plain() {
+            return Goes::Plain;
+        }
+        let is_first = !h.told.has_with() || h.told.is_with_at(now);
+        match self.boxes().crossing(now, Carrier::Answer, h.a.addr) {
+            Crossing::Tried if is_first => Goes::Both,
+            Crossing::Shut | Crossing::Tried => Goes::Plain,
+            Crossing::Open if self.loses_openings() => Goes::With,
+            Crossing::Open | Crossing::Unknown => {
+                if is_first {
+                    Goes::With
+                } else {
+                    Goes::Plain
+                }
+            }
+        }
     }
 }

@@ -9,8 +9,8 @@ use crate::peer::{Arrived, Capability, Hello, Identity, Opening};
 /// Gateways that are remembered: a link may lead to several.
 const GATEWAYS_MAX: usize = 8;
 
-/// When a host sends so many SYNs that ask for a gateway, and none is answered, whether one is
-/// there is doubted.
+/// When a host sends so many SYNs, and none that asked is answered, it is not the link that loses
+/// them.
 const SYNS_UNHEARD: u32 = 3;
 
 /// The round trip that counts while none is known.
@@ -119,11 +119,16 @@ impl FarEnd {
         self.line.filter(|(_, heard_at)| now.since(*heard_at) <= patience).map(|(at, _)| at)
     }
 
-    /// A SYN that asked for a gateway has been answered, by a gateway or by the host alone. Returns
-    /// whether it was known that the host alone would.
-    pub fn note_answer(&mut self, of_gateway: bool) -> bool {
+    /// A SYN that asked for a gateway has been answered, by a gateway or by the host alone.
+    pub fn note_answer(&mut self, of_gateway: bool) {
         self.met += u64::from(of_gateway);
-        self.answers.replace(of_gateway) == Some(false)
+        self.answers = Some(of_gateway);
+    }
+
+    /// The newest answer to one that asked was of a host alone.
+    #[must_use]
+    pub fn is_known_alone(&self) -> bool {
+        self.answers == Some(false)
     }
 
     /// A SYN that comes in has been sent on by a gateway.
@@ -149,20 +154,15 @@ impl FarEnd {
         self.answers == Some(true) && !self.gateways.is_empty() && self.gateways.iter().all(can)
     }
 
-    /// The SYN that a host sends for the `syns`-th time may ask for a gateway. A connection that
-    /// does not find the other gateway is worse off for its whole life. But a box on the way may
-    /// drop what it does not know: as long as nothing is known, each second repetition goes as it
-    /// came, and where the host alone has answered, each one. What a gateway has answered before,
-    /// the way there passes, until [`SYNS_UNHEARD`] of one connection bring nothing. A link that is
-    /// away has lost them itself.
-    pub fn may_ask(&mut self, syns: u32, is_away: bool) -> bool {
-        let is_doubted = syns == SYNS_UNHEARD && !is_away;
-        match self.answers {
-            _ if syns == 1 => true,
-            Some(true) if is_doubted => self.answers.take().is_some(),
-            Some(of_gateway) => of_gateway,
-            None => is_away || syns.is_multiple_of(2),
-        }
+    /// The SYN that a host sends for the `syns`-th time may ask for a gateway. A box on the way may
+    /// drop what it does not know: so a repetition goes as it came, and nobody waits twice. A
+    /// gateway that no SYN has reached is asked by what follows. But where such SYNs have got
+    /// through, and the link is known to lose (`may_be_lost`), the second may ask as well, for a
+    /// connection is better off that finds the other gateway at once; and so may each, on a link
+    /// that is away and has lost them itself.
+    #[must_use]
+    pub fn may_ask(&self, syns: u32, is_away: bool, may_be_lost: bool) -> bool {
+        syns == 1 || (!self.is_known_alone() && (is_away || (may_be_lost && syns < SYNS_UNHEARD)))
     }
 
     /// A burst has left from which it will tell the rate.

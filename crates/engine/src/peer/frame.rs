@@ -47,13 +47,15 @@ pub enum Kind {
     Twice = 10,
     /// What a gateway says of a packet of a handshake: one byte of flags ([`super::Opening`]).
     Opening = 11,
+    /// How far the far host's acknowledgement is behind that of the segment: 4 bytes.
+    FarBehind = 12,
 }
 
 /// Bytes of the value of a tag.
 pub const TAG_BYTES: usize = 13;
 
 impl Kind {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::FarAck,
         Self::Window,
         Self::Arrived,
@@ -64,6 +66,7 @@ impl Kind {
         Self::Link,
         Self::Twice,
         Self::Opening,
+        Self::FarBehind,
     ];
 
     fn of(head: u8) -> Option<Self> {
@@ -137,8 +140,8 @@ mod tests {
     #[test]
     fn unknown_frames_are_skipped_and_cut_ones_end_the_reading() {
         let window = (Kind::Window, vec![7, 8]);
-        assert_eq!(read(&[0xc3, 1, 2, 3, 0x00, 0xf0, 0x32, 7, 8]), std::slice::from_ref(&window));
-        assert_eq!(read(&[0x32, 7, 8, 0xcf, 0x32, 1, 1]), std::slice::from_ref(&window), "to the end");
+        assert_eq!(read(&[0xd3, 1, 2, 3, 0x00, 0xf0, 0x32, 7, 8]), std::slice::from_ref(&window));
+        assert_eq!(read(&[0x32, 7, 8, 0xdf, 0x32, 1, 1]), std::slice::from_ref(&window), "to the end");
         assert_eq!(read(&[0x32, 7, 8, 0x24, 1, 2, 3]), [window], "one byte is missing");
         assert_eq!(read(&[0x32]), []);
         assert_eq!(read(&[]), []);

@@ -32,11 +32,14 @@ pub enum Capability {
     Shim = 32,
     /// Of a packet of a handshake that comes twice one goes on.
     Openings = 64,
+    /// The far host's acknowledgement is told by how far it is behind the segment's own. So it
+    /// stands where a box on the way translates sequence numbers.
+    FarBehind = 128,
 }
 
 impl Capability {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::SoftWindow,
         Self::Reports,
         Self::Runs,
@@ -44,6 +47,7 @@ impl Capability {
         Self::Xcp,
         Self::Shim,
         Self::Openings,
+        Self::FarBehind,
     ];
 
     /// Its name in the status.
@@ -57,6 +61,7 @@ impl Capability {
             Self::Xcp => "xcp",
             Self::Shim => "xcp-shim",
             Self::Openings => "openings",
+            Self::FarBehind => "far-behind",
         }
     }
 }
@@ -109,8 +114,11 @@ impl Hello {
         Self { identity: Identity::UNKNOWN, version: 1, capabilities: Self::FIRST, key_id: 0 };
     /// What version 1 had.
     const FIRST: u16 = Capability::SoftWindow as u16 | Capability::Reports as u16 | Capability::Runs as u16;
-    const ALL: u16 =
-        Self::FIRST | Capability::MarkInPadding as u16 | Capability::Xcp as u16 | Capability::Openings as u16;
+    const ALL: u16 = Self::FIRST
+        | Capability::MarkInPadding as u16
+        | Capability::Xcp as u16
+        | Capability::Openings as u16
+        | Capability::FarBehind as u16;
 
     /// Of this gateway.
     #[must_use]

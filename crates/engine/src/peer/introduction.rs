@@ -22,6 +22,9 @@ pub enum Introduction {
     /// Nothing: the handshake has said it, or could have.
     #[default]
     None,
+    /// The handshake has asked, and nobody has answered. Who is marked all the same has answered,
+    /// and a box on the way has taken that out.
+    Asked,
     /// This gateway asks.
     Asks(Left),
     /// Another one has asked.
@@ -61,7 +64,8 @@ impl Introduction {
 
     /// A gateway on this leg may have said who it is. `of_client`: on the leg of the host that sent
     /// the SYN, which could have said it as well; on the other one only who was asked may say it.
-    /// `own` is what is said of this one, which some boxes echo.
+    /// `own` is what is said of this one, which some boxes echo. Returns whether it shows that the
+    /// handshake was answered, and a box on the way has taken the answer's option out.
     pub fn hear(
         &mut self,
         now: Instant,
@@ -69,12 +73,19 @@ impl Introduction {
         option: Option<&FarlinkOption>,
         of_client: bool,
         own: Hello,
-    ) {
-        let told = option.filter(|o| o.form == FARLINK_DATA);
-        let Some(hello) = told.and_then(|o| Hello::find(&o.body)) else { return };
-        let is_unasked = *self == Self::None && (!of_client || *peer != Peer::None);
+    ) -> bool {
+        let Some(told) = option.filter(|o| o.form == FARLINK_DATA) else { return false };
+        let is_stripped = *self == Self::Asked;
+        if is_stripped {
+            *self = Self::begin(now);
+        }
+        let Some(hello) = Hello::find(&told.body) else { return is_stripped };
+        // One that the handshake has told of itself asks all the same where it has not got the
+        // answer.
+        let is_known = peer.identity().is_some_and(|known| known != hello.identity);
+        let is_unasked = *self == Self::None && (!of_client || is_known);
         if is_unasked || hello.identity == own.identity {
-            return;
+            return is_stripped;
         }
         if *peer == Peer::None {
             *peer = Peer::Offered(hello);
@@ -82,8 +93,21 @@ impl Introduction {
         *self = match *self {
             Self::None => Self::Answers(Left { count: ANSWERS_MAX, at: now }),
             Self::Answers(left) => Self::Answers(Left { count: ANSWERS_MAX, ..left }),
-            Self::Asks(_) | Self::Over => Self::Over,
+            Self::Asked | Self::Asks(_) | Self::Over => Self::Over,
         };
+        is_stripped
+    }
+
+    /// Who is marked there is a gateway, though it has not been heard who it is.
+    #[must_use]
+    pub fn is_asking(self) -> bool {
+        matches!(self, Self::Asked | Self::Asks(_))
+    }
+
+    /// The handshake has said who speaks, or could have.
+    #[must_use]
+    pub fn is_needless(self) -> bool {
+        self == Self::None
     }
 }
 

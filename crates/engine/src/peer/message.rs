@@ -3,7 +3,7 @@
 use farlink_wire::{SeqNum, options::FARLINK_HEAD_BYTES};
 
 use super::frame::{self, Body, Frames, Kind, TAG_BYTES};
-use super::{Advert, Hello, Identity, v1};
+use super::{Advert, Capability, Hello, Identity, v1};
 use crate::runs::Runs;
 
 /// The window is told in units of this many bytes.
@@ -16,6 +16,10 @@ pub const TOLD_WINDOW_MAX: u32 = u16::MAX as u32 * WINDOW_UNIT;
 pub struct Message {
     /// What the far host has acknowledged, of the data that flows towards it.
     pub far_ack: Option<SeqNum>,
+    /// So far is that behind the acknowledgement number of the segment. Boxes on the way that
+    /// translate sequence numbers do not know it. Version 1, and older gateways, have no room for
+    /// it.
+    pub far_behind: Option<u32>,
     /// Window in bytes from the acknowledgement number on, where the header's field is too small.
     pub window_bytes: Option<u32>,
     /// Of the window, what it will be able to pass on one link delay from now; `None`: all of it.
@@ -62,7 +66,7 @@ impl Message {
         if *self == Self::default() {
             Body::new()
         } else if to.reads_frames() {
-            self.write()
+            self.write(to)
         } else {
             v1::write(self)
         }
@@ -86,16 +90,35 @@ impl Message {
                 && self.soft_window_bytes.take().is_none()
                 && self.window_bytes.take().is_none()
             {
-                self.far_ack = None;
+                (self.far_ack, self.far_behind) = (None, None);
             }
         }
         self
     }
 
-    fn write(&self) -> Body {
+    /// The same without the far host's acknowledgement.
+    #[must_use]
+    pub fn without_far(self) -> Self {
+        Self { far_ack: None, far_behind: None, ..self }
+    }
+
+    /// The same where it has come with a segment of this acknowledgement number.
+    #[must_use]
+    pub fn at(self, ack: SeqNum) -> Self {
+        let far_ack = self.far_behind.map(|behind| ack - behind).or(self.far_ack);
+        Self { far_ack, far_behind: None, ..self }
+    }
+
+    fn write(&self, to: Hello) -> Body {
         let mut out = Body::new();
-        if let Some(ack) = self.far_ack {
-            frame::push(&mut out, Kind::FarAck, &[&ack.0.to_be_bytes()]);
+        match (self.far_behind.filter(|_| to.can(Capability::FarBehind)), self.far_ack) {
+            (Some(behind), _) => {
+                frame::push(&mut out, Kind::FarBehind, &[&behind.to_be_bytes()]);
+            }
+            (None, Some(ack)) => {
+                frame::push(&mut out, Kind::FarAck, &[&ack.0.to_be_bytes()]);
+            }
+            (None, None) => {}
         }
         match (self.window_bytes.map(units), self.soft_window_bytes.map(units)) {
             (Some(window), Some(soft)) => {
@@ -138,6 +161,9 @@ impl Message {
         for (kind, value) in Frames::of(body) {
             let read = match kind {
                 Kind::FarAck => word(value).map(|ack| m.far_ack = m.far_ack.or(Some(SeqNum(ack)))),
+                Kind::FarBehind => word(value).map(|behind| {
+                    m.far_behind.get_or_insert(behind);
+                }),
                 Kind::Window => m.read_window(value),
                 Kind::Arrived => {
                     word(value).zip(value.get(4..).and_then(word)).map(|(at_us, received_bytes)| {
@@ -169,6 +195,7 @@ impl Message {
                 break;
             }
         }
+        m.far_ack = m.far_ack.filter(|_| m.far_behind.is_none());
         m
     }
 
@@ -207,6 +234,7 @@ mod tests {
     fn full() -> Message {
         Message {
             far_ack: Some(SeqNum(0xdead_beef)),
+            far_behind: Some(7),
             window_bytes: Some(1 << 20),
             soft_window_bytes: Some(1 << 19),
             arrived: Some(Arrived { by: FRAMES.identity, at_us: u32::MAX, received_bytes: 1 }),
@@ -309,7 +337,8 @@ mod tests {
         ) {
             let bytes = |w: u16| u32::from(w) * WINDOW_UNIT;
             let m = Message {
-                far_ack: far.map(SeqNum),
+                far_ack: None,
+                far_behind: far.filter(|_| frames),
                 window_bytes: window.map(|(w, _)| bytes(w)),
                 soft_window_bytes: window.and_then(|(_, soft)| soft).map(bytes),
                 arrived: arrived.map(|(at_us, received_bytes)| Arrived { by: FRAMES.identity, at_us, received_bytes }),

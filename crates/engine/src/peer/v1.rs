@@ -101,6 +101,7 @@ mod tests {
         let arrived = Arrived { by: 0x0405_0203.into(), at_us: 4, received_bytes: 5 };
         let m = Message {
             far_ack: Some(SeqNum(0xdead_beef)),
+            far_behind: None,
             window_bytes: Some(7 * WINDOW_UNIT),
             soft_window_bytes: Some(6 * WINDOW_UNIT),
             arrived: Some(arrived),

@@ -38,6 +38,7 @@ pub fn findings(before: &Sample, after: &Sample, seconds: u64) -> Vec<Diagnosis>
         found.extend(declared_too_low(link));
         found.extend(past::findings(earlier, link, (before, after), seconds));
         found.extend(budget(link));
+        found.extend(boxes(link));
         // Where the link is elsewhere nobody can answer at its other end.
         found.extend(elsewhere(link, links, flows).or_else(|| far_end(link, flows)));
     }
@@ -276,6 +277,17 @@ fn ends(flows: &[Value]) -> impl Iterator<Item = End> {
             has_given_way: text(flow, &format!("/controller_{end}")) == Controller::GIVEN_WAY,
         })
     })
+}
+
+/// A box on the way takes offence at Farlink's option.
+fn boxes(link: &Value) -> Option<Diagnosis> {
+    let finding = Diagnosis::new("option-dropped", Severity::Warning, words::boxes(link)?);
+    let of = |key: &str| number(link, key);
+    Some(
+        finding
+            .seen("syn_option_dropped", of("/syn_option_dropped"))
+            .seen("syn_ack_option_dropped", of("/syn_ack_option_dropped")),
+    )
 }
 
 fn far_end(link: &Value, flows: &[Value]) -> Option<Diagnosis> {
@@ -522,6 +534,12 @@ mod tests {
             ["some-without-gateway Note"]
         );
         assert_eq!(ids(json!([]), json!([]), json!([])), ["no-link Note"]);
+    }
+
+    #[test]
+    fn a_box_that_drops_the_option_is_told() {
+        let dropping = link(json!({"boxes": ["a box on the way drops SYNs"], "syn_option_dropped": 1}));
+        assert_eq!(ids(dropping.clone(), dropping, json!([])), ["option-dropped Warning"]);
     }
 
     #[test]

@@ -274,6 +274,16 @@ pub const FAMILIES: &[Family] = &[
         OfLink("silent"),
         "1 while nothing is heard over the link, and nobody knows why.",
     ),
+    gauge(
+        "farlink_link_syn_option_dropped_networks",
+        OfLink("syn_option_dropped"),
+        "Networks to which SYNs with Farlink's TCP option do not arrive: a box on the way drops them, and they go without it.",
+    ),
+    gauge(
+        "farlink_link_syn_ack_option_dropped_networks",
+        OfLink("syn_ack_option_dropped"),
+        "The same of SYN-ACKs that tell a gateway before this one of it.",
+    ),
     in_unit(
         gauge(
             "farlink_link_rate_bytes_per_second",

@@ -9,10 +9,10 @@ use farlink_wire::Duration;
 
 use crate::script::{Host, Script, Seen, Setup};
 
-/// Another gateway: version 2, seven capabilities but XCP's own header.
+/// Another gateway: version 2, all capabilities but XCP's own header and the last.
 const OTHER: &str = "68 0000002a 02 005f 00";
 /// This one.
-const OURS: &str = "68 9e3779b9 02 005f 00";
+const OURS: &str = "68 9e3779b9 02 00df 00";
 
 /// Full segments over IPv6.
 const UPLOAD_BYTES: u32 = 139 * 1_440;
@@ -174,7 +174,7 @@ fn nothing_is_told_to_who_cannot_read_it_or_where_nothing_is_promised() {
     told(OTHER, by_window, "ws 7").play(&hello);
     // The server's own options leave no room for it.
     told(OTHER, |_| {}, "ws 7,ts 1 0,unk 70")
-        .play("a < S. 0 ack 1 <flraw 52 68 9e3779b9 02 005f 00 32 0f42>");
+        .play("a < S. 0 ack 1 <flraw 52 68 9e3779b9 02 00df 00 32 0f42>");
     told(OTHER, |_| {}, "ws 7,ts 1 0,unk 70,unk 71").play("a < S. 0 ack 1 <flraw 52>");
 }
 

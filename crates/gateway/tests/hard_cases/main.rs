@@ -8,6 +8,7 @@ mod adverts;
 mod ahead;
 mod asked;
 mod basics;
+mod boxes;
 mod bypass;
 mod chain;
 mod charged;

@@ -40,6 +40,13 @@ fn openings(t: &mut Script, host: Host, port: u16) -> (usize, usize) {
     (got.len(), twice.count())
 }
 
+/// SYNs that b has got of the connection from this port: whether they have the option.
+fn asks(t: &mut Script, port: u16) -> Vec<bool> {
+    let got = t.take(Host::B);
+    let syns = got.iter().filter(|s| s.port == port && s.segment.flags.syn());
+    syns.map(|s| s.segment.options.has_ours()).collect()
+}
+
 /// A gateway beyond the link has been met, and says with the answer what it finds of the link. What
 /// then leaves of the SYN of another connection.
 fn second_syn(mut t: Script, answer: &str) -> (Script, (usize, usize)) {
@@ -87,6 +94,48 @@ fn not_where_copies_are_off_nor_to_who_lets_both_go_on_nor_in_a_flood() {
     };
     let copied = (41_000..41_030).filter(|port| twice(&mut t, *port)).count();
     assert_eq!(copied, 9, "a quarter of what may be half open");
+}
+
+/// A box on the way begins to drop the option: nothing leaves twice with it any more, and what
+/// tries it again has a copy as the host has made it.
+#[test]
+fn nothing_that_a_box_drops_leaves_twice() {
+    let (mut t, left) = second_syn(script(|s| s.link = Some(link())), &format!("{OTHER} b1 02"));
+    assert_eq!(left, (2, 2));
+    // The link loses: so the second may have been lost, too. The third is answered.
+    let again = format!("{SYN}> {{port 40001}}\n ~10");
+    t.play(&format!("~1s\n drop\n {again}"));
+    assert_eq!(asks(&mut t, 40001), [true]);
+    t.play(&format!("~2s\n drop\n {again}"));
+    assert_eq!(asks(&mut t, 40001), [false]);
+    t.play(&format!("~600\n {ANSWER}> {{port 40001}}\n drop\n a > . 1 ack 1 <ts 2 1> {{port 40001}}\n drop"));
+    for (port, left) in [(40002, &[true, false][..]), (40003, &[false]), (40004, &[false])] {
+        t.play(&format!("{SYN}> {{port {port}}}\n ~10"));
+        assert_eq!(asks(&mut t, port), left, "{port}");
+    }
+    assert_eq!(t.status().counters.openings_copied, 1, "before that");
+}
+
+/// The same of the answer to the gateway before this one, whose SYN is repeated without the option
+/// and answered so.
+#[test]
+fn no_answer_that_a_box_drops_leaves_twice() {
+    let mut t = script(|s| s.link_a = Some(link()));
+    let asked = |port: u16| format!("{SYN},flraw 51 {OTHER} b1 02> {{port {port}}}\n drop b");
+    let answer = |port: u16| format!("{ANSWER}> {{port {port}}}\n ~10");
+    let acked = |port: u16| format!("~500\n a > . 1 ack 1 <ts 2 1> {{port {port}}}\n drop");
+    t.play(&format!("{}\n {}", asked(40000), answer(40000)));
+    assert_eq!(openings(&mut t, Host::A, 40000), (2, 2));
+    t.play("~1s\n drop\n a > S 0 win 65535 <mss 1460,sackOK,ws 7,ts 1001 0>\n drop b");
+    t.play("b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7,ts 1001 1001>\n ~10");
+    assert_eq!(openings(&mut t, Host::A, 40000), (1, 0));
+    t.play("~500\n a > . 1 ack 1 <ts 1600 1001>\n drop");
+    for (port, left) in [(40001, (2, 0)), (40002, (1, 0)), (40003, (1, 0))] {
+        t.play(&format!("{}\n {}", asked(port), answer(port)));
+        assert_eq!(openings(&mut t, Host::A, port), left, "{port}");
+        t.play(&acked(port));
+    }
+    assert_eq!(t.status().counters.openings_copied, 1, "before that");
 }
 
 /// The first answer leaves twice, and says what the SYN has said.

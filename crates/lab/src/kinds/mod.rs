@@ -19,6 +19,7 @@ mod leftovers;
 mod many;
 mod memory_cap;
 pub(crate) mod metrics;
+mod middleboxes;
 mod never_worse;
 pub(crate) mod notices;
 mod outages;
@@ -107,6 +108,7 @@ pub fn of(name: &str) -> Result<Box<dyn Kind>> {
         "idle" => Box::new(idle::IdleKind),
         "kill" => Box::new(kill::KillKind),
         "memory-cap" => Box::new(memory_cap::MemoryCapKind),
+        "middleboxes" => Box::new(middleboxes::MiddleboxesKind),
         "never-worse" => Box::new(never_worse::NeverWorseKind),
         notices::NAME => Box::new(notices::NoticesKind),
         "programs" => Box::new(programs::ProgramsKind),

@@ -20,6 +20,7 @@ pub const NAMES: &[&str] = &[
     "two-ways",
     "remotes",
     "crossing",
+    "boxed",
 ];
 
 /// Builds the topology of this name.
@@ -89,6 +90,8 @@ pub(super) fn build(name: &str, settings: &Settings) -> Result<Topology> {
             "gw2",
             "gw2",
         ),
+        // A router between the gateways does things to what passes.
+        "boxed" => (&["client gw1 sat rt gw2 server"], &[("client", "server")], "gw2", "gw1"),
         _ => bail!("unknown topology `{name}`; there are {}", NAMES.join(" ")),
     };
     let mut topology = Topology {

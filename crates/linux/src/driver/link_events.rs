@@ -23,6 +23,9 @@ const RATE_NEWS_PARTS: u64 = 10;
 const FOUND_NEWS_EVERY: Duration = Duration::from_secs(600);
 const FOUND_NEWS_PARTS: u64 = 4;
 
+/// What boxes on the way do is looked at so often.
+const BOXES_LOOK_EVERY: Duration = Duration::from_secs(10);
+
 /// What the log was told of a link last, and in which state it has been since when.
 pub(super) struct ToldState {
     pub(super) link: String,
@@ -34,6 +37,10 @@ pub(super) struct ToldState {
     rate_at: Option<Instant>,
     /// What was found where nobody says the rate, when the log was told last; and when.
     found: Option<(u64, Instant)>,
+    /// What boxes on the way do to handshakes.
+    boxes: Vec<String>,
+    boxes_news: u64,
+    boxes_at: Instant,
 }
 
 impl ToldState {
@@ -41,7 +48,19 @@ impl ToldState {
     fn of<'a>(all: &'a mut Vec<Self>, link: &str, now: Instant) -> Option<&'a mut Self> {
         let place = all.iter().position(|of| of.link == link).unwrap_or_else(|| {
             let (told, is, link) = (LinkState::Up, LinkState::Up, link.to_owned());
-            all.push(Self { link, told, is, since: now, carries_bps: None, rate_at: None, found: None });
+            let boxes = Vec::new();
+            all.push(Self {
+                link,
+                told,
+                is,
+                since: now,
+                carries_bps: None,
+                rate_at: None,
+                found: None,
+                boxes,
+                boxes_news: 0,
+                boxes_at: now,
+            });
             all.len() - 1
         });
         all.get_mut(place)
@@ -148,6 +167,29 @@ impl Driver {
                 ),
                 None => tracing::info!(link, declared_bps, "the link carries what is declared"),
             }
+        }
+    }
+
+    /// The log is told what boxes on the way do to handshakes for Farlink's option, and when they
+    /// do no more.
+    pub(super) fn tell_boxes(&mut self) {
+        let now = clock::now();
+        for (link, known) in self.gateway.boxes() {
+            let Some(told) = ToldState::of(&mut self.link_states, link, now) else { return };
+            // That it was no chance shows later.
+            let is_news = core::mem::replace(&mut told.boxes_news, known.news()) != known.news();
+            if known.is_empty() || (!is_news && now.since(told.boxes_at) < BOXES_LOOK_EVERY) {
+                continue;
+            }
+            told.boxes_at = now;
+            let boxes = known.words(now);
+            for said in boxes.iter().filter(|said| !told.boxes.contains(said)) {
+                tracing::warn!(link, "{said}. Let TCP options of kind 254 pass there");
+            }
+            if boxes.is_empty() && !told.boxes.is_empty() {
+                tracing::info!(link, "handshakes with Farlink's TCP option (kind 254) pass again");
+            }
+            told.boxes = boxes;
         }
     }
 

@@ -1,0 +1,325 @@
+//! Boxes on the way that drop a handshake for the option in it, or take the option out.
+
+use crate::script::{Host, Script, USUAL};
+use farlink_gateway::config::Link;
+
+fn link() -> Link {
+    Link { name: "sat".into(), ..Link::default() }
+}
+
+/// One gateway; the link towards b is declared.
+fn linked() -> Script {
+    Script::with(|s| s.link = Some(link()))
+}
+
+/// The gateway beyond the link, whose client is a's.
+fn beyond() -> Script {
+    Script::with(|s| s.link_a = Some(link()))
+}
+
+const OURS: &str = "68000000070200070000";
+const ASKED: &str = "mss 1460,sackOK,ws 7,flsyn";
+
+/// A connection whose SYN is dropped for the option: its repetition is answered.
+fn dropped_once(t: &mut Script, port: u32) {
+    t.play(&format!(
+        "a > S 0 win 65535 {USUAL} {{port {port}}}
+         b < S 0 <flsyn> {{port {port}}}
+         ~1000
+         a > S 0 win 65535 {USUAL} {{port {port}}}
+         b < S 0 <no flsyn> {{port {port}}}
+         ~600
+         b > S. 0 ack 1 win 65535 {USUAL} {{port {port}}}
+         a < S. 0 ack 1 {{port {port}}}
+         a > . 1 ack 1 {{port {port}}}
+         b < . 1 ack 1 {{port {port}}}"
+    ));
+}
+
+/// A handshake whose SYN goes as it came.
+fn plain(port: u32, answer: &str) -> String {
+    format!(
+        "a > S 0 win 65535 {USUAL} {{port {port}}}
+         b < S 0 <no flsyn> {{port {port}}}
+         quiet
+         ~600
+         b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7{answer}> {{port {port}}}
+         a < S. 0 ack 1 <no flsynack> {{port {port}}}
+         a > . 1 ack 1 {{port {port}}}
+         b < . 1 ack 1 {{port {port}}}\n"
+    )
+}
+
+/// The same whose SYN goes twice: with the option, and right behind it as it came.
+fn tried(port: u32, answer: &str) -> String {
+    let twice = format!("b < S 0 <flsyn> {{port {port}}}\n b < S 0 <no flsyn>");
+    plain(port, answer).replace("b < S 0 <no flsyn>", &twice)
+}
+
+#[test]
+fn syns_that_are_dropped_for_the_option_cost_a_timeout_once() {
+    let mut t = linked();
+    dropped_once(&mut t, 41_000);
+    // It may have been lost. Nobody waits to find that out.
+    t.play(&tried(41_001, ""));
+    for port in 41_002..41_010 {
+        t.play(&plain(port, ""));
+    }
+    // A minute later, and two minutes after that.
+    t.play("~55s\n drop");
+    t.play(&tried(41_010, ""));
+    t.play(&plain(41_011, ""));
+    t.play("~62s\n drop");
+    t.play(&plain(41_012, ""));
+    t.play("~62s\n drop");
+    t.play(&tried(41_013, ""));
+    t.assert(t.status().flows_with_peer == 0, "there is no gateway");
+}
+
+/// A host alone answers both of the pair where both have arrived: the first was lost by chance.
+#[test]
+fn a_host_that_answers_both_syns_has_got_the_one_with_the_option() {
+    let mut t = linked();
+    dropped_once(&mut t, 41_000);
+    t.play(&format!(
+        "a > S 0 win 65535 {USUAL} {{port 41001}}
+         b < S 0 <flsyn> {{port 41001}}
+         b < S 0 <no flsyn> {{port 41001}}
+         ~600
+         b > S. 0 ack 1 win 65535 {USUAL} {{port 41001}}
+         a < S. 0 ack 1 {{port 41001}}
+         a > . 1 ack 1 {{port 41001}}
+         b < . 1 ack 1 {{port 41001}}
+         b > S. 0 ack 1 win 65535 {USUAL} {{port 41001}}
+         ~100
+         drop
+         a > S 0 win 65535 {USUAL} {{port 41002}}
+         b < S 0 <flsyn> {{port 41002}}
+         quiet
+         ~9s
+         drop"
+    ));
+    let link = t.with_gateway(|g, now, _| g.status_at(now)).links.remove(0);
+    assert!(link.boxes.is_empty(), "nobody is told of a box that is not there: {:?}", link.boxes);
+}
+
+#[test]
+fn a_syn_that_gets_through_again_ends_it() {
+    let mut t = linked();
+    dropped_once(&mut t, 41_000);
+    t.play(&tried(41_001, ",flsynack"));
+    // It had been lost: the next one asks as ever.
+    t.play(&plain(41_002, ",flsynack").replace("no flsyn>", "flsyn>"));
+    t.play("b > . 1 ack 1 <fl 1 1024> {port 41002}\n drop");
+    t.assert(t.status().flows_with_peer == 1, "and finds the gateway");
+}
+
+/// Stamps say which of the SYNs has been answered, where the way is longer than a host's patience.
+#[test]
+fn an_answer_that_is_late_is_not_that_of_the_repetition() {
+    for (echo, next) in [("1000", "flsyn"), ("2000", "no flsyn")] {
+        let mut t = linked();
+        t.play(
+            "a > S 0 win 65535 <mss 1460,sackOK,ts 1000 0>
+             b < S 0 <flsyn>
+             ~1000
+             a > S 0 win 65535 <mss 1460,sackOK,ts 2000 0>
+             b < S 0 <no flsyn>
+             ~500",
+        );
+        t.play(&format!("b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ts 7 {echo}>\n a < S. 0 ack 1"));
+        t.play(&format!("a > S 0 win 65535 {USUAL} {{port 41001}}\n b < S 0 <flsyn> {{port 41001}}"));
+        let then = if next == "flsyn" { "quiet" } else { "b < S 0 <no flsyn> {port 41001}" };
+        t.play(then);
+    }
+}
+
+#[test]
+fn where_others_get_through_it_is_remembered_for_the_network_alone() {
+    let mut t = linked();
+    t.play(&plain(41_000, ",flsynack").replace("no flsyn>", "flsyn>"));
+    t.play("~1s");
+    dropped_once(&mut t, 41_001);
+    t.play(&tried(41_002, ""));
+    t.play("~3s\n drop\n a > P. 1:101 ack 1 {port 41002}\n ~10\n drop");
+    let link = t.with_gateway(|g, now, _| g.status_at(now)).links.remove(0);
+    assert_eq!((link.syn_option_dropped, link.syn_ack_option_dropped), (1, 0));
+    assert!(link.boxes[0].contains("to 10."), "{:?}", link.boxes);
+}
+
+#[test]
+fn a_gateway_behind_a_box_that_drops_syns_is_asked_by_what_follows() {
+    let mut t = linked();
+    dropped_once(&mut t, 41_000);
+    let found = |t: &mut Script, port: u32| {
+        t.play(&format!(
+            "a > P. 1:1461 ack 1 {{port {port}}}
+             b < P. 1:1461 ack 1 <fl> {{port {port},gso 1444}}
+             b > . 1 ack 1461 win 65535 <flraw 53 {OURS}> {{port {port}}}\n ~500\n drop"
+        ));
+    };
+    found(&mut t, 41_000);
+    t.assert(t.status().flows_with_peer == 1, "the gateway is heard");
+    t.play(&tried(41_001, ""));
+    found(&mut t, 41_001);
+    t.play(&plain(41_002, ""));
+    found(&mut t, 41_002);
+    t.assert(t.status().flows_with_peer == 3, "each time");
+}
+
+#[test]
+fn nobody_is_asked_for_ever_by_what_follows() {
+    let mut t = linked();
+    dropped_once(&mut t, 41_000);
+    let says = |t: &mut Script, port: u32| {
+        t.play(&format!("a > P. 1:101 ack 1 {{port {port}}}"));
+        let has = t.take(Host::B).iter().any(|s| s.segment.options.has_ours());
+        t.play(&format!("b > . 1 ack 101 {{port {port}}}\n ~500\n drop"));
+        has
+    };
+    let mut said = u32::from(says(&mut t, 41_000));
+    t.play(&tried(41_001, ""));
+    for port in 41_002..41_040 {
+        t.play(&plain(port, ""));
+        said += u32::from(says(&mut t, port));
+    }
+    assert!((2..=8).contains(&said), "{said}");
+}
+
+/// N17: whoever has dropped the answer for the option lets the next one pass.
+#[test]
+fn a_syn_that_came_without_the_option_is_answered_without_it() {
+    let mut t = beyond();
+    t.play(&format!(
+        "a > S 0 win 65535 <{ASKED}>
+         b < S 0 <no flsyn>
+         b > S. 0 ack 1 win 65535 {USUAL}
+         a < S. 0 ack 1 <flsynack>
+         ~1000
+         a > S 0 win 65535 {USUAL}
+         b < S 0 <no flsyn>
+         b > S. 0 ack 1 win 65535 {USUAL}
+         a < S. 0 ack 1 <no flsynack>
+         a > . 1 ack 1
+         b < . 1 ack 1
+         # It is there, and finds this one by the marks.
+         b > P. 1:101 ack 1
+         a < P. 1:101 <fl>"
+    ));
+}
+
+#[test]
+fn an_answer_that_the_server_repeats_goes_without_the_option() {
+    let mut t = beyond();
+    t.play(&format!(
+        "a > S 0 win 65535 <{ASKED}>
+         b < S 0 <no flsyn>
+         b > S. 0 ack 1 win 65535 {USUAL}
+         a < S. 0 ack 1 <flsynack>
+         ~1000
+         b > S. 0 ack 1 win 65535 {USUAL}
+         a < S. 0 ack 1 <no flsynack>
+         a > . 1 ack 1
+         b < . 1 ack 1"
+    ));
+}
+
+/// The answers to one SYN after another, of which those with the option never arrive.
+#[test]
+fn answers_that_are_dropped_for_the_option_are_remembered() {
+    let mut t = beyond();
+    t.play(&format!(
+        "a > S 0 win 65535 <{ASKED}>
+         b < S 0
+         b > S. 0 ack 1 win 65535 {USUAL}
+         a < S. 0 ack 1 <flsynack>
+         ~1000
+         a > S 0 win 65535 {USUAL}
+         b < S 0
+         b > S. 0 ack 1 win 65535 {USUAL}
+         a < S. 0 ack 1 <no flsynack>
+         ~500
+         a > . 1 ack 1
+         b < . 1 ack 1"
+    ));
+    let asked = |port: u32, answers: &str| {
+        format!(
+            "a > S 0 win 65535 <{ASKED}> {{port {port}}}
+             b < S 0 {{port {port}}}
+             b > S. 0 ack 1 win 65535 {USUAL} {{port {port}}}
+             {answers}
+             quiet
+             ~500
+             a > . 1 ack 1 {{port {port}}}
+             b < . 1 ack 1 {{port {port}}}"
+        )
+    };
+    let twice = "a < S. 0 ack 1 <flsynack> {port 41001}\n a < S. 0 ack 1 <no flsynack> {port 41001}";
+    t.play(&asked(41_001, twice));
+    t.play(&asked(41_002, "a < S. 0 ack 1 <no flsynack> {port 41002}"));
+    t.play(&asked(41_003, "a < S. 0 ack 1 <no flsynack> {port 41003}"));
+    // The gateway before it is heard in a connection that was told: such answers arrive.
+    t.play("a > P. 1:101 ack 1 <fl> {port 41001}\n ~200\n drop");
+    t.play(&asked(41_004, "a < S. 0 ack 1 <flsynack> {port 41004}"));
+}
+
+/// A copy that has gone right behind it is no word of a host.
+#[test]
+fn a_copy_of_the_syn_takes_nothing_back() {
+    let mut t = beyond();
+    t.play(&format!(
+        "a > S 0 win 65535 <{ASKED}>
+         b < S 0 <no flsyn>
+         a > S 0 win 65535 {USUAL}
+         b < S 0 <no flsyn>
+         b > S. 0 ack 1 win 65535 {USUAL}
+         a < S. 0 ack 1 <flsynack>
+         b > S. 0 ack 1 win 65535 {USUAL}
+         a < S. 0 ack 1 <flsynack>
+         a > . 1 ack 1
+         b < . 1 ack 1
+         a > P. 1:101 ack 1 <fl>
+         b < P. 1:101 ack 1"
+    ));
+    t.assert(t.status().flows_with_peer == 1, "they have found each other");
+}
+
+/// The answer has arrived without the option that the gateway beyond has put there. That one marks
+/// its segments, and so it is found.
+#[test]
+fn an_answer_that_was_stripped_is_made_good() {
+    let mut t = linked();
+    t.play(&format!(
+        "a > S 0 win 65535 {USUAL}
+         b < S 0 <flsyn>
+         b > S. 0 ack 1 win 65535 {USUAL}
+         a < S. 0 ack 1
+         a > . 1 ack 1
+         b < . 1 ack 1
+         a > P. 1:101 ack 1
+         b < P. 1:101 ack 1 <no fl>
+         b > . 1 ack 101 win 65535 <fl>
+         drop a
+         a > P. 101:201 ack 1
+         b < P. 101:201 ack 1 <fl>
+         b > . 1 ack 201 win 65535 <flraw 53 {OURS}>
+         drop a"
+    ));
+    t.assert(t.status().flows_with_peer == 1, "they have found each other");
+    // And the one beyond answers who asks for it anew.
+    let mut t = beyond();
+    t.play(&format!(
+        "a > S 0 win 65535 <mss 1460,sackOK,ws 7,flraw 51 {OURS}>
+         b < S 0
+         b > S. 0 ack 1 win 65535 {USUAL}
+         a < S. 0 ack 1 <flsynack>
+         a > . 1 ack 1
+         b < . 1 ack 1
+         a > P. 1:101 ack 1 <flraw 53 {OURS}>
+         b < P. 1:101 ack 1
+         +40"
+    ));
+    let told = t.take(Host::A);
+    let body = |s: &crate::script::Seen| s.segment.options.farlink.as_ref().map(|o| o.body.first().copied());
+    assert!(told.iter().any(|s| body(s) == Some(Some(0x68))), "it says who it is");
+}
