@@ -512,11 +512,14 @@ fn a_reload_adds_and_takes_out_interfaces_and_links() {
                 status["interfaces"].as_array().unwrap().iter().map(of).collect::<Vec<_>>()
             };
             assert_eq!(devices(), [true, true], "{}", bed.status());
-            assert_eq!(reload(&NAMES.replacen('\n', "\nattach = true\n", 1)), "holds now: attach\n");
+            assert_eq!(
+                reload(&NAMES.replacen('\n', "\nattach = true\n", 1)),
+                "holds now: send_ahead, attach\n"
+            );
             assert_eq!(devices(), [true, false], "{}", bed.status());
             bed.splits("only the hosts' interface has a bump");
             talk("by one bump");
-            assert_eq!(reload(NAMES), "holds now: attach\n");
+            assert_eq!(reload(NAMES), "holds now: send_ahead, attach\n");
             bed.splits("both have one again");
             talk("by two bumps");
         }

@@ -261,6 +261,8 @@ impl Rig {
             }
         }
         let flags = if what.fin { Flags::ACK | Flags::FIN } else { Flags::ACK };
+        // The end of what is written is pushed.
+        let flags = if what.len > 0 { flags | Flags::PSH } else { flags };
         self.write(n, side, flags, what.ahead, what.ack_ahead, &options, what.len);
         if what.len > usize::from(MSS) {
             self.offload.gso = Gso::Tcp4;

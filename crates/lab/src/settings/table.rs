@@ -300,7 +300,7 @@ pub static SETTINGS: [Setting; 88] = [
     ),
     of_lab(
         "tracking",
-        "the client's router tracks connections, and what is beyond a window",
+        "how the client's router tracks connections",
         OneOf("none|drop|reset|masquerade|liberal", |s, word| {
             let known = ["none", "drop", "reset", "masquerade", "liberal"].contains(&word);
             known.then(|| s.tracking = if word == "none" { String::new() } else { word.into() })
