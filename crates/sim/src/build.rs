@@ -86,7 +86,9 @@ fn wire(delay: Duration) -> ChannelConfig {
 fn behind(plan: &SimPlan, gap: usize) -> Kind {
     let turn = plan.gaps.get(gap).map_or(0, |gap| gap.there.delay.as_nanos() / 17_000 % 8);
     let is_there = plan.gateways.len() == 1 && gap + 1 == plan.gaps.len() && turn < 2;
-    if is_there { Kind::Other(Box::new(Tracker::new(turn == 1))) } else { Kind::Router }
+    // What goes round the gateway it cannot keep back: a reset would end the connection.
+    let resets = turn == 1 && !plan.faults.iter().any(|f| matches!(f, FaultPlan::Bypass { .. }));
+    if is_there { Kind::Other(Box::new(Tracker::new(resets))) } else { Kind::Router }
 }
 
 fn build_chain(world: &mut World, plan: &SimPlan) -> Chain {

@@ -26,7 +26,7 @@ struct Heard {
     acked: Option<u64>,
     /// The same of segments that no other gateway has put its mark on.
     acked_unmarked: u64,
-    /// SYNs of this side that may go out, that did, and (1) had the option: one more may follow.
+    /// SYNs of this side that may go out, that did, and had the option: one more may follow each.
     syns: [u32; 3],
     /// DSCPs and flow labels that arrived.
     labels: Vec<(u8, u32)>,
@@ -597,7 +597,7 @@ fn check_made(
     }
     if s.flags.syn() {
         let [may, went, with] = &mut heard[side].syns;
-        (*went, *with) = (*went + 1, *with | u32::from(s.options.has_ours()));
+        (*went, *with) = (*went + 1, *with + u32::from(s.options.has_ours()));
         let fits = *went <= *may + *with;
         return if fits { Ok(()) } else { Err(format!("SYN number {went} where {may} may go")) };
     }
