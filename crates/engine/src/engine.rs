@@ -323,10 +323,8 @@ impl Engine {
             }
         }
         let twice = self.ask_for_gateway(now, via, key, s, &mut packet, net);
-        match self.keep_for_link(now, via, key, s, packet, net) {
-            Some(packet) if twice => self.send_twice(now, (via, key, Side::A), s, packet, net),
-            kept => kept.map_or(Outcome::Taken, Outcome::Forward),
-        }
+        let Some(packet) = self.keep_for_link(now, via, key, s, packet, net) else { return Outcome::Taken };
+        self.send_on((now, twice), (via, key, Side::A), s, packet, net)
     }
 
     /// What the rules say of a connection that begins.
@@ -371,10 +369,8 @@ impl Engine {
             }
             Step::Complete(h) => return self.establish(now, via, key, *h, s, packet, net),
         };
-        match self.keep_for_link(now, via, key, s, packet, net) {
-            Some(packet) if twice => self.send_twice(now, (via, key, Side::B), s, packet, net),
-            kept => kept.map_or(Outcome::Taken, Outcome::Forward),
-        }
+        let Some(packet) = self.keep_for_link(now, via, key, s, packet, net) else { return Outcome::Taken };
+        self.send_on((now, twice), (via, key, Side::B), s, packet, net)
     }
 
     /// The client's first segment after the SYN-ACK: from here on the connection is split. The

@@ -74,26 +74,9 @@ impl Tracker {
 /// What a router's own TCP answers to a segment of no connection (RFC 9293 3.10.7.1).
 fn reset(s: &TcpSegment) -> Option<Vec<u8>> {
     let header = SegmentHeader {
-        src: s.ip.dst,
-        dst: s.ip.src,
-        src_port: s.dst_port,
-        dst_port: s.src_port,
-        ttl: 64,
-        traffic_class: 0,
-        flow_label: 0,
-        ip_id: 0,
-        dont_fragment: true,
         seq: s.ack,
-        ack: SeqNum(0),
         flags: Flags::RST,
-        window: 0,
-        urgent: 0,
-        timestamps: None,
-        sack: &[],
-        farlink: None,
-        marks_padding: false,
-        xcp: None,
-        xcp_sum: None,
+        ..SegmentHeader::between((s.ip.dst, s.dst_port), (s.ip.src, s.src_port))
     };
     let mut bytes = header.write(0).ok()?.0.to_vec();
     finish(&mut bytes);
@@ -132,26 +115,12 @@ mod tests {
     fn packet(from: usize, (seq, ack): (u32, u32), flags: Flags, window: u16, bytes: usize) -> Vec<u8> {
         let (src, dst) = (address(from, false), address(1 - from, false));
         let header = SegmentHeader {
-            src,
-            dst,
-            src_port: 80,
-            dst_port: 80,
-            ttl: 64,
-            traffic_class: 0,
-            flow_label: 0,
             ip_id: 1,
-            dont_fragment: true,
             seq: SeqNum(seq),
             ack: SeqNum(ack),
             flags,
             window,
-            urgent: 0,
-            timestamps: None,
-            sack: &[],
-            farlink: None,
-            marks_padding: false,
-            xcp: None,
-            xcp_sum: None,
+            ..SegmentHeader::between((src, 80), (dst, 80))
         };
         let mut packet = header.write(bytes).unwrap().0.to_vec();
         packet.resize(packet.len() + bytes, 1);

@@ -80,15 +80,19 @@ impl Engine {
         (bytes > u32::from(u16::MAX)).then_some(bytes)
     }
 
-    /// A packet of the handshake of this host leaves, and once more: one of both may get lost.
-    pub(super) fn send_twice(
+    /// A packet of the handshake of this host leaves; `twice`: and once more, since one of both may
+    /// get lost.
+    pub(super) fn send_on(
         &mut self,
-        now: Instant,
+        (now, twice): (Instant, bool),
         (via, key, of): (IfaceId, Key, Side),
         s: &TcpSegment,
         packet: PacketBuf,
         net: &mut dyn World,
     ) -> Outcome {
+        if !twice {
+            return Outcome::Forward(packet);
+        }
         let out = net.route(via, s.ip.src, s.ip.dst).map_or(IfaceId::OTHER, |r| r.iface);
         let Some(link) = self.links.at_mut(out) else { return Outcome::Forward(packet) };
         let copy = PacketBuf::from_slice(&mut self.pool, packet.bytes(), packet.offload);

@@ -5,7 +5,7 @@ use farlink_gateway::LinkStatus;
 use farlink_gateway::config::{Copies, Link};
 use farlink_wire::Duration;
 
-use crate::script::{Host, Script, Setup};
+use crate::script::{Host, Script};
 
 /// Another gateway that lets one of two go on, and one that does not.
 const OTHER: &str = "68 0000002a 02 005f 00";
@@ -20,10 +20,6 @@ fn link() -> Link {
         rtt: Some(Duration::from_millis(500)),
         ..Link::default()
     }
-}
-
-fn script(change: impl FnOnce(&mut Setup)) -> Script {
-    Script::with(change)
 }
 
 fn status(t: &mut Script) -> LinkStatus {
@@ -60,7 +56,7 @@ fn second_syn(mut t: Script, answer: &str) -> (Script, (usize, usize)) {
 #[test]
 fn a_syn_into_a_link_that_loses_leaves_twice() {
     for v6 in [false, true] {
-        let beyond = || script(|s| (s.v6, s.link) = (v6, Some(link())));
+        let beyond = || Script::with(|s| (s.v6, s.link) = (v6, Some(link())));
         let (mut t, left) = second_syn(beyond(), &format!("{OTHER} b1 02"));
         assert_eq!(left, (2, 2));
         let (link, bytes) = (status(&mut t), if v6 { 96 } else { 76 });
@@ -78,11 +74,11 @@ fn a_syn_into_a_link_that_loses_leaves_twice() {
 
 #[test]
 fn not_where_copies_are_off_nor_to_who_lets_both_go_on_nor_in_a_flood() {
-    let off = script(|s| s.link = Some(Link { copies: Copies::Off, ..link() }));
+    let off = Script::with(|s| s.link = Some(Link { copies: Copies::Off, ..link() }));
     assert_eq!(second_syn(off, &format!("{OTHER} b1 02")).1, (1, 0));
-    let older = script(|s| s.link = Some(link()));
+    let older = Script::with(|s| s.link = Some(link()));
     assert_eq!(second_syn(older, &format!("{OLDER} b1 02")).1, (1, 0));
-    let many = script(|s| {
+    let many = Script::with(|s| {
         s.link = Some(link());
         s.config.limits.half_open_max = 40;
     });
@@ -100,7 +96,7 @@ fn not_where_copies_are_off_nor_to_who_lets_both_go_on_nor_in_a_flood() {
 /// tries it again has a copy as the host has made it.
 #[test]
 fn nothing_that_a_box_drops_leaves_twice() {
-    let (mut t, left) = second_syn(script(|s| s.link = Some(link())), &format!("{OTHER} b1 02"));
+    let (mut t, left) = second_syn(Script::with(|s| s.link = Some(link())), &format!("{OTHER} b1 02"));
     assert_eq!(left, (2, 2));
     // The link loses: so the second may have been lost, too. The third is answered.
     let again = format!("{SYN}> {{port 40001}}\n ~10");
@@ -120,7 +116,7 @@ fn nothing_that_a_box_drops_leaves_twice() {
 /// and answered so.
 #[test]
 fn no_answer_that_a_box_drops_leaves_twice() {
-    let mut t = script(|s| s.link_a = Some(link()));
+    let mut t = Script::with(|s| s.link_a = Some(link()));
     let asked = |port: u16| format!("{SYN},flraw 51 {OTHER} b1 02> {{port {port}}}\n drop b");
     let answer = |port: u16| format!("{ANSWER}> {{port {port}}}\n ~10");
     let acked = |port: u16| format!("~500\n a > . 1 ack 1 <ts 2 1> {{port {port}}}\n drop");
@@ -142,7 +138,7 @@ fn no_answer_that_a_box_drops_leaves_twice() {
 #[test]
 fn an_answer_over_a_link_that_loses_leaves_twice() {
     for v6 in [false, true] {
-        let mut t = script(|s| (s.v6, s.link_a) = (v6, Some(link())));
+        let mut t = Script::with(|s| (s.v6, s.link_a) = (v6, Some(link())));
         t.play(&format!("{SYN},flraw 51 {OTHER} b1 02>\n b < S 0 <no flsyn>\n {ANSWER}>\n ~10"));
         assert_eq!(openings(&mut t, Host::A, 40000), (2, 2));
         t.play(&format!("{ANSWER}>\n ~10"));
@@ -159,7 +155,7 @@ fn an_answer_over_a_link_that_loses_leaves_twice() {
 #[test]
 fn of_two_one_goes_on() {
     for v6 in [false, true] {
-        let mut t = script(|s| (s.v6, s.link_a) = (v6, Some(link())));
+        let mut t = Script::with(|s| (s.v6, s.link_a) = (v6, Some(link())));
         let syn = format!("{SYN},flraw 51 {OTHER} b1 01>");
         t.play(&format!(
             "{syn}\n b < S 0 <no flsyn>\n {syn}\n quiet\n ~300\n {ANSWER}>\n drop\n {syn}\n quiet"
@@ -169,7 +165,7 @@ fn of_two_one_goes_on() {
         t.play("a > . 1 ack 1 <ts 2 1>\n b < . 1 ack 1");
         t.play(&format!("{syn}\n quiet"));
 
-        let mut t = script(|s| (s.v6, s.link) = (v6, Some(link())));
+        let mut t = Script::with(|s| (s.v6, s.link) = (v6, Some(link())));
         let answer = format!("{ANSWER},flraw 52 {OTHER} b1 01>");
         t.play(&format!("{SYN}>\n drop\n {answer}\n a < S. 0 ack 1 <no flsynack>\n {answer}\n quiet"));
         t.play("a > . 1 ack 1 <ts 2 1>\n ~10\n b < . 1 ack 1");
@@ -181,7 +177,7 @@ fn of_two_one_goes_on() {
 /// Where nobody has asked, nobody is heard: both go on, without our option.
 #[test]
 fn what_a_host_says_of_two_counts_for_nothing() {
-    let mut t = script(|_| {});
+    let mut t = Script::with(|_| {});
     let syn = format!("{SYN},flraw 51 {OTHER} b1 01>");
     t.play(&format!("{syn}\n b < S 0 <no flsyn>\n {syn}\n b < S 0 <no flsyn>"));
 }
