@@ -16,6 +16,7 @@ mod ending;
 mod hosts;
 #[cfg(feature = "lab")]
 mod lab_cmd;
+mod log;
 mod manual;
 mod metrics;
 #[cfg(feature = "lab")]

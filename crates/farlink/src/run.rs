@@ -28,7 +28,7 @@ use crate::cli::RunArgs;
 use crate::config::{self, Quick, Settings};
 use crate::metrics;
 use crate::out::outln;
-use crate::{reload, settings};
+use crate::{log, reload, settings};
 
 /// The command line or the configuration is wrong; nothing was started. As for clap's own errors.
 pub const WRONG_CONFIGURATION: u8 = 2;
@@ -46,10 +46,10 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
 /// The same with this configuration; `check_config`: it is only read.
 pub fn run_with(
     configured: &dyn Fn() -> Result<Settings>,
-    log: &str,
+    filter: &str,
     check_config: bool,
 ) -> Result<ExitCode> {
-    let (settings, filter) = match configured().and_then(|settings| Ok((settings, log_filter(log)?))) {
+    let (settings, filter) = match configured().and_then(|settings| Ok((settings, log_filter(filter)?))) {
         Ok(told) => told,
         Err(e) => {
             crate::out::complain(&format!("{e:#}"));
@@ -62,7 +62,7 @@ pub fn run_with(
     }
     start_log(filter);
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "{}", summary(&settings));
-    let end = serve(settings, configured)?;
+    let end = serve(settings, configured).inspect_err(|_| log::end())?;
     tracing::info!(
         "ended; {}",
         match end {
@@ -70,6 +70,7 @@ pub fn run_with(
             End::Abandoned(n) => format!("{n} connections still held data and were reset"),
         }
     );
+    log::end();
     Ok(ExitCode::SUCCESS)
 }
 
@@ -151,7 +152,7 @@ fn start_log(filter: EnvFilter) {
     let is_journal = std::env::var_os("JOURNAL_STREAM").is_some();
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(log::Log)
         // A log that nobody reads any more, or whose disk is full, is no reason to end: to complain
         // on stderr would be a panic.
         .log_internal_errors(false)
@@ -186,6 +187,7 @@ fn serve(settings: Settings, configured: &dyn Fn() -> Result<Settings>) -> Resul
         }
         false => None,
     };
+    log::start_thread()?;
     let source = reload::Source::new(configured, &settings);
     let mut gateway = settings.gateway;
     gateway.seed = random_seed()?;
@@ -428,5 +430,6 @@ pub fn driver_counters(driver: &DriverStatus) -> Value {
     value["spread"] = json!(driver.spread);
     value["profile"] = json!(driver.profile);
     value["journal_refused"] = json!(driver.journal_refused);
+    value["log_lines_lost"] = json!(log::lines_lost());
     value
 }

@@ -583,6 +583,7 @@ pub const FAMILIES: &[Family] = &[
         "Connections that have no line in the connection log: too many at once, or it could not be written."
     ),
     driver!("journal_refused", "Connections in custody that found no room in the journal."),
+    driver!("log_lines_lost", "Lines of the log that were lost because nobody took them."),
     gauge(
         "farlink_driver_spread",
         At("/driver/spread"),
