@@ -7,7 +7,7 @@
 
 use farlink_wire::{Duration, Instant, WireSize};
 
-use crate::network::Sent;
+use crate::network::{Counts, Sent};
 
 /// So often the counters are asked, at most.
 const PERIOD: Duration = Duration::from_millis(50);
@@ -67,6 +67,8 @@ impl Own {
 pub struct Beside {
     own: Own,
     last: Option<(Instant, Sent, Own)>,
+    /// The last counters were of that moment.
+    was_exact: bool,
     /// The interface counts super-segments as one packet, as virtual ones do, and not as what they
     /// become. Where that is not known others' traffic is rather taken for less than it is.
     counts_writes: bool,
@@ -115,9 +117,14 @@ impl Beside {
     /// The interface has sent so much in all; `None`: nobody can say. The link adds
     /// `overhead_bytes` to a packet, and carries `rate_bps`. Returns the bytes that the queue has
     /// to make up for.
-    pub fn look(&mut self, now: Instant, sent: Option<Sent>, (overhead_bytes, rate_bps): (u32, u64)) -> u64 {
+    pub fn look(
+        &mut self,
+        now: Instant,
+        sent: Option<(Sent, Counts)>,
+        (overhead_bytes, rate_bps): (u32, u64),
+    ) -> u64 {
         self.asked_at = Some(now);
-        let Some(sent) = sent else {
+        let Some((sent, counts)) = sent else {
             (self.last, self.bps, self.in_force_bps, self.debt_bytes) = (None, 0, 0, 0);
             return 0;
         };
@@ -128,13 +135,15 @@ impl Beside {
         {
             return 0;
         }
+        let is_exact = counts == Counts::Exact;
+        let was_exact = core::mem::replace(&mut self.was_exact, is_exact);
         let Some((at, before, own)) = self.last.replace((now, sent, self.own)) else { return 0 };
         let grown = sent.packets.checked_sub(before.packets).zip(sent.bytes.checked_sub(before.bytes));
         // They begin anew with the interface.
         let jump = bytes_in(now.since(at).max(PERIOD), JUMP_BPS.max(rate_bps.saturating_mul(OVERRUN_FACTOR)));
         let Some((packets, bytes)) = grown.filter(|(_, bytes)| *bytes <= jump) else { return 0 };
         let own = self.own.since(own);
-        self.learn(Sent { packets, bytes }, own);
+        self.learn(Sent { packets, bytes }, own, is_exact && was_exact);
         let other = self.other(now, Sent { packets, bytes }, own);
         let wire_bytes = other.bytes + other.packets * u64::from(overhead_bytes);
         self.total.packets += other.packets;
@@ -144,8 +153,9 @@ impl Beside {
         self.foresee(now.since(at), (wire_bytes, own_bytes), rate_bps)
     }
 
-    /// How this interface counts.
-    fn learn(&mut self, sent: Sent, own: Own) {
+    /// How this interface counts. `are_same`: what it has counted are the same packets as what we
+    /// have sent.
+    fn learn(&mut self, sent: Sent, own: Own, are_same: bool) {
         let (counted, ours) = &mut self.evidence;
         *counted += sent.packets;
         ours.writes.packets += own.writes.packets;
@@ -162,7 +172,8 @@ impl Beside {
         let own = self.counted(own);
         let added = sent.bytes.checked_sub(own.bytes);
         // Nothing else has left.
-        if sent.packets == own.packets
+        if are_same
+            && sent.packets == own.packets
             && own.packets > 0
             && let Some(added) = added.filter(|added| *added <= own.packets * FRAMING_MAX_BYTES)
         {
@@ -292,7 +303,7 @@ mod tests {
             }
         }
         fn look(&self, beside: &mut Beside, ms: u64) -> u64 {
-            beside.look(Instant::from_millis(ms), Some(self.sent), (0, RATE_BPS))
+            beside.look(Instant::from_millis(ms), Some((self.sent, Counts::Exact)), (0, RATE_BPS))
         }
     }
 
@@ -387,7 +398,10 @@ mod tests {
                 if ms % step_ms == 0 {
                     told = interface.sent;
                 }
-                assert_eq!(beside.look(Instant::from_millis(ms), Some(told), (0, RATE_BPS)), 0);
+                assert_eq!(
+                    beside.look(Instant::from_millis(ms), Some((told, Counts::Exact)), (0, RATE_BPS)),
+                    0
+                );
                 assert_eq!(beside.left_of(RATE_BPS, RATE_BPS), RATE_BPS, "{ms}");
             }
             assert_eq!(beside.total(), Sent::default());

@@ -123,11 +123,14 @@ impl Tab {
         self.received.seen_bytes += u64::from(bytes);
     }
 
-    /// Asks the interface what has come in, when it is time.
+    /// It is time to ask the interface again.
+    pub fn is_due(&self, now: Instant) -> bool {
+        self.is_open() && now >= self.received.look_at
+    }
+
+    /// Asks the interface what has come in.
     pub fn look(&mut self, now: Instant, iface: IfaceId, net: &mut dyn Network) {
-        if self.is_open() && now >= self.received.look_at {
-            self.received.look(now, net.received_by(iface).map(|count| count.bytes));
-        }
+        self.received.look(now, net.received_by(iface).map(|count| count.bytes));
     }
 
     /// A period begins; so much has been sent since the start.

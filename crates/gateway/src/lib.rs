@@ -64,7 +64,7 @@ pub use gateway::{Gateway, PACKETS_PER_TURN};
 pub use interfaces::SELECTORS_FROM;
 pub use kinds::{Kind, Passed};
 pub use left_behind::Fates;
-pub use network::{Network, Sent, Transmit};
+pub use network::{Counts, Network, Sent, Transmit};
 pub use reconfigure::Reconfigured;
 pub use settings::{NotSet, settable};
 pub use status::{LinkStatus, Status, Traffic};

@@ -20,7 +20,7 @@ use crate::found::FoundRate;
 use crate::group;
 use crate::kinds::{Kind, Kinds};
 use crate::link_rate::LinkRate;
-use crate::network::Network;
+use crate::network::{Counts, Network};
 use crate::others::{self, Others};
 use crate::outage;
 use crate::pairs::group_of;
@@ -414,12 +414,20 @@ impl LinkQueue {
 
     /// Asks the interface what leaves by it past the queue, when it is time.
     pub fn meter(&mut self, now: Instant, net: &mut dyn Network) {
-        self.tab.look(now, self.iface, net);
-        if !self.beside.is_due(now) {
+        let (is_tab_due, is_due) = (self.tab.is_due(now), self.beside.is_due(now));
+        let counts = if is_tab_due || is_due { net.counts(self.iface) } else { Counts::Awaited };
+        if counts == Counts::Awaited {
+            return;
+        }
+        if is_tab_due {
+            self.tab.look(now, self.iface, net);
+        }
+        if !is_due {
             return;
         }
         let link = (self.egress.config().overhead_bytes, self.rate_bps.unwrap_or(0));
-        let unforeseen_bytes = self.beside.look(now, net.sent_by(self.iface), link);
+        let sent = net.sent_by(self.iface).map(|sent| (sent, counts));
+        let unforeseen_bytes = self.beside.look(now, sent, link);
         self.set_rate(now, self.rate_bps);
         // It has taken its time of the whole rate, and the queue sends at what is left of it.
         let (left_bps, whole_bps) = (self.egress.config().rate_bps.unwrap_or(0), self.rate_bps.unwrap_or(0));

@@ -49,6 +49,17 @@ pub struct Sent {
     pub bytes: u64,
 }
 
+/// How the counters of an interface stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counts {
+    /// Somebody reads them for the gateway. Ask again with the next batch of packets.
+    Awaited,
+    /// They are of a moment ago: packets that have left since are not counted.
+    Recent,
+    /// They are of now.
+    Exact,
+}
+
 /// The driver, as the gateway sees it during a call.
 pub trait Network {
     /// Takes a packet away. Called while the gateway is at work: the driver writes or copies, and
@@ -61,6 +72,10 @@ pub trait Network {
     /// number that is reused. It must survive the process: a restart hands the records to
     /// `reset_recorded`.
     fn journal(&mut self, slot: u32, record: Option<&Record>);
+    /// Whether `sent_by` and `received_by` have something new to say of an interface.
+    fn counts(&mut self, _iface: IfaceId) -> Counts {
+        Counts::Exact
+    }
     /// What has left by an interface in all, whoever sent it; `None`: nobody counts.
     fn sent_by(&mut self, _iface: IfaceId) -> Option<Sent> {
         None

@@ -5,26 +5,33 @@ mod budgets;
 mod calendar;
 mod connection_log;
 mod connections;
+mod devices;
 mod ending;
 mod face;
 mod faces;
 mod found;
+mod housekeeper;
 mod link_events;
 mod log_file;
+mod lookups;
 mod network;
 mod own;
+mod parked;
 mod ports;
 mod profile;
 mod pulse;
 mod reconfigure;
+mod routes;
 mod setup;
 mod shortage;
 mod shown;
 mod status;
+mod troubles;
 mod wanted;
 mod workshop;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::IpAddr;
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -46,25 +53,31 @@ pub use wanted::{By, Finder, found_by, matches, that_forward};
 use crate::bump::Bump;
 use crate::clock;
 use crate::divert::{Divert, DivertConfig, Diverted};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::event_loop::{Interest, Poller, Signals, Waker};
 use crate::guard::{BumpGuard, Guard};
 use crate::heap::HeapKeeper;
 use crate::journal::Journal;
-use crate::netlink::{Monitor, RouteCache, Socket};
+use crate::netlink::{Link, Monitor, Socket};
 use crate::spread::Spreader;
 use crate::tun::{DEFAULT_QUEUE_PACKETS, ReadOutcome};
 use crate::watchdog::{Heartbeat, Watchdog};
 use budgets::Budgets;
 use connection_log::ConnectionLog;
+use devices::Awaited;
 use face::Face;
 use found::{FoundFile, Known};
+use housekeeper::{Housekeeper, Listing};
 use link_events::ToldState;
+use lookups::Lookups;
 use network::LinuxNetwork;
+use parked::Parked;
 use profile::{Profile, Stage};
+use routes::Routes;
 use setup::{Maker, Setup};
 use shortage::Shortage;
 use shown::Shown;
+use troubles::Troubles;
 
 /// What is read from one TUN before the others, and what is owed, get their turn: so many bytes, or
 /// [`PACKETS_PER_TURN`] packets.
@@ -72,7 +85,7 @@ const BATCH_BYTES: usize = 2 << 20;
 /// For so many turns timers wait for packets that have not been read.
 const TURNS_PUT_OFF_MAX: u32 = 16;
 const SIGNALS: u64 = u64::MAX;
-const EVENTS: u64 = u64::MAX - 1;
+const NEWS: u64 = u64::MAX - 1;
 const WAKER: u64 = u64::MAX - 2;
 /// Flows that the journal has room for, unless the flow table is smaller.
 const JOURNAL_SLOTS_MAX: usize = 1 << 20;
@@ -183,7 +196,19 @@ pub struct Driver {
     gateway: Gateway,
     net: LinuxNetwork,
     poller: Poller,
-    monitor: Monitor,
+    /// Woken when others have found out or made something.
+    news: Arc<Waker>,
+    housekeeper: Housekeeper,
+    troubles: Troubles,
+    /// All interfaces there are, and the machine's own addresses, as they were told last.
+    links: BTreeMap<u32, Link>,
+    addresses: Vec<(u32, IpAddr)>,
+    /// Packets of which nobody knows yet which way they leave.
+    parked: Parked,
+    /// Devices that could not be made.
+    awaited: Vec<Awaited>,
+    /// Why it cannot go on.
+    fatal: Option<Error>,
     waker: Arc<Waker>,
     phase: Phase,
     is_reload_wanted: bool,
@@ -213,14 +238,16 @@ impl Driver {
     /// called, too.
     pub fn start(mut config: DriverConfig) -> Result<Self> {
         setup::with_spare_ones(&mut config);
-        let Setup { ports, faces, maker, bump } = Setup::make(&config)?;
+        let news = Arc::new(Waker::new()?);
+        let Setup { ports, faces, maker, bump } = Setup::make(&config, Arc::clone(&news))?;
         let pulse = Arc::clone(&maker.pulse);
         let slots = config.gateway.limits.flows_max.min(JOURNAL_SLOTS_MAX);
         let poller = Poller::new()?;
         let waker = Arc::new(Waker::new()?);
         let monitor = Monitor::open()?;
+        let troubles = Troubles::default();
         poller.add(&*waker, WAKER, Interest::Read)?;
-        poller.add(&monitor, EVENTS, Interest::Read)?;
+        poller.add(&*news, NEWS, Interest::Read)?;
         for n in 0..faces.end() {
             if let Some(face) = faces.get(n) {
                 poller.add(face, n as u64, Interest::Read)?;
@@ -232,9 +259,12 @@ impl Driver {
             faces,
             shown: bump.is_some().then(Shown::default),
             own: config.own_packets.filter(|_| bump.is_some()),
-            routes: RouteCache::open()?,
-            counting: Socket::open()?,
+            routes: Routes::default(),
+            lookups: Lookups::start(Arc::clone(&pulse), Arc::clone(&news))?,
+            carried: HashMap::new(),
+            pulse: Arc::clone(&pulse),
             parents: HashMap::new(),
+            mtus: HashMap::new(),
             journal: None,
             counters: Counters::default(),
             profile: None,
@@ -263,7 +293,14 @@ impl Driver {
             is_unsplit: false,
             link_states: Vec::new(),
             poller,
-            monitor,
+            housekeeper: Housekeeper::start(monitor, Arc::clone(&news), troubles.clone())?,
+            news,
+            troubles,
+            links: BTreeMap::new(),
+            addresses: Vec::new(),
+            parked: Parked::default(),
+            awaited: Vec::new(),
+            fatal: None,
             waker,
             phase: Phase::Running,
             is_reload_wanted: false,
@@ -279,7 +316,7 @@ impl Driver {
             budgets: Budgets::default(),
         };
         driver.recall(config.found.as_deref());
-        driver.look_at_links()?;
+        driver.list()?;
         // From here on no other process serves this instance: it would hold the TUNs.
         let records = driver.open_journal(config.journal.as_deref(), slots)?;
         driver.tell_states();
@@ -297,6 +334,16 @@ impl Driver {
             driver.gateway.reset_recorded(clock::now(), &records, &mut driver.net);
         }
         Ok(driver)
+    }
+
+    /// Asks which interfaces there are. Not while it runs: what changes then is told.
+    fn list(&mut self) -> Result<()> {
+        let mut socket = Socket::open()?;
+        let (mut links, is_whole) = socket.links_now()?;
+        links.iter_mut().for_each(wanted::look_whether_it_forwards);
+        self.addresses = socket.addresses().unwrap_or_default();
+        self.look_at_links(Listing { links, is_whole });
+        Ok(())
     }
 
     /// What earlier runs have found of the links is a first guess.
@@ -325,7 +372,7 @@ impl Driver {
         if let Some(bump) = bump {
             self.bump = Some(Arc::clone(&bump));
             // Before the guard looks whether something is missing.
-            self.look_at_links()?;
+            self.list()?;
             self.maker.wait();
             let pulse = Arc::clone(&self.pulse);
             let everything = config.takes_everything();
@@ -363,7 +410,7 @@ impl Driver {
         }
         loop {
             let deadline = self.deadline();
-            let (mut is_woken, mut has_events, mut is_signalled) = (false, false, false);
+            let (mut is_woken, mut has_news, mut is_signalled) = (false, false, false);
             self.pulse.is_waiting.store(true, Ordering::Release);
             let ready = self.poller.wait(deadline);
             self.pulse.is_waiting.store(false, Ordering::Release);
@@ -371,7 +418,7 @@ impl Driver {
             for ready in ready? {
                 match ready.token {
                     WAKER => is_woken = true,
-                    EVENTS => has_events = true,
+                    NEWS => has_news = true,
                     SIGNALS => is_signalled = true,
                     // All TUNs are read in turn anyway.
                     _ => {}
@@ -379,12 +426,14 @@ impl Driver {
             }
             let began = clock::now();
             self.gateway.wake(began);
-            if has_events {
-                self.take_events()?;
+            if has_news {
+                self.take_news();
             }
+            self.try_devices(began);
             self.follow_leaving(began);
             self.follow_drain(began);
-            let packets = self.read_all()?;
+            self.take_parked(began);
+            let packets = self.read_all();
             self.work();
             self.watch_processor(began, packets);
             if is_signalled && let Some(signals) = signals {
@@ -419,6 +468,8 @@ impl Driver {
             drain,
             self.heap.due,
             self.look_at,
+            self.devices_due(),
+            self.parked.due(),
             self.shortage.deadline(),
             self.net.connection_log.as_ref().and_then(ConnectionLog::due),
             self.found.as_ref().map(FoundFile::due),
@@ -430,11 +481,12 @@ impl Driver {
     }
 
     /// Reads a batch of each TUN. Returns how many packets there were.
-    fn read_all(&mut self) -> Result<usize> {
+    fn read_all(&mut self) -> usize {
         let count = self.net.faces.end();
         self.first = (self.first + 1) % count.max(1);
         let mut packets = 0;
         self.has_unread = false;
+        let mut lost = Vec::new();
         for n in (self.first..count).chain(0..self.first) {
             let (mut bytes, mut is_empty) = (0, false);
             for _ in 0..PACKETS_PER_TURN {
@@ -453,12 +505,23 @@ impl Driver {
                         is_empty = true;
                         break;
                     }
-                    Err(error) => return Err(error),
+                    Err(error) => {
+                        is_empty = true;
+                        lost.push((n, error));
+                        break;
+                    }
                 };
                 packets += 1;
                 bytes += packet.len();
                 let id = self.net.arrived(n, arrival, packet.bytes());
                 let now = clock::now();
+                let packet = match self.net.knows_way(id, packet.bytes()) {
+                    true => packet,
+                    false => match self.parked.keep(now, id, packet) {
+                        Some(packet) => packet,
+                        None => continue,
+                    },
+                };
                 self.gateway.handle_packet(now, id, packet, &mut self.net);
                 if let (Some(began), Some(profile)) = (began, &mut self.net.profile) {
                     profile.note(Stage::Read, began, now);
@@ -467,7 +530,21 @@ impl Driver {
             }
             self.has_unread |= !is_empty;
         }
-        Ok(packets)
+        for (n, error) in lost {
+            self.lose_device(n, &format!("cannot be read ({error})"));
+        }
+        packets
+    }
+
+    /// Packets that have waited for an answer of the kernel.
+    fn take_parked(&mut self, now: Instant) {
+        if self.parked.due().is_none() {
+            return;
+        }
+        let Self { parked, net, gateway, .. } = self;
+        for (id, packet) in parked.take(now, |id, packet| net.knows_way(id, packet.bytes())) {
+            gateway.handle_packet(now, id, packet, net);
+        }
     }
 
     /// Whatever is due or owed now.
@@ -506,7 +583,9 @@ impl Driver {
             bytes += face.counters.bytes_out;
         }
         self.pulse.forwarded.set(self.gateway.packets_forwarded());
-        self.spreader.attend(now, packets, bytes);
+        if let Some(work) = self.spreader.attend(now, packets, bytes) {
+            self.maker.order(work);
+        }
         self.heap.attend(now, self.gateway.freed_flows(), self.gateway.pool().has_spare());
     }
 
@@ -552,51 +631,6 @@ impl Driver {
         }
         if let Some(log) = &mut self.net.connection_log {
             log.hand_back(wanted);
-        }
-    }
-
-    fn diversion(&self) -> DiversionStatus {
-        let of_bump = self.bump_guard.as_ref().map(BumpGuard::status);
-        of_bump.or(self.guard.as_ref().map(Guard::status)).unwrap_or_default()
-    }
-
-    fn status(&self) -> DriverStatus {
-        let drops: HashMap<String, u64> = Socket::open()
-            .and_then(|mut s| s.links())
-            .map(|links| links.into_iter().map(|l| (l.name, l.tx_dropped)).collect())
-            .unwrap_or_default();
-        let ports = self.net.ports.iter().filter(|p| p.is_named || p.index.is_some()).map(|p| {
-            let faces = || self.net.faces.of(&p.faces);
-            let (face, device) = (faces().next(), faces().next().map_or("", Face::name));
-            // A bump has a device for each way.
-            let read_of = |way: usize| {
-                let n = p.faces.clone().nth(way).filter(|_| self.bump.is_some())?;
-                Some(self.net.faces.get(n)?.counters.packets_in)
-            };
-            PortStatus {
-                interface: p.interface.clone(),
-                called: p.called.clone(),
-                present: p.index.is_some(),
-                up: p.is_usable,
-                tun: device.to_owned(),
-                tso4: face.is_none_or(|f| f.offloads().tso4),
-                tso6: face.is_none_or(|f| f.offloads().tso6),
-                uso: face.is_none_or(|f| f.offloads().uso),
-                queue_drops: faces().filter_map(|f| drops.get(f.name())).sum(),
-                packets_from_wire: read_of(0),
-                packets_to_wire: read_of(1),
-                counters: faces().map(|f| f.counters).sum(),
-            }
-        });
-        DriverStatus {
-            ports: ports.collect(),
-            counters: self.net.counters(),
-            profile: self.net.profile.as_ref().map(|p| p.status()),
-            route_lookups: self.net.routes.lookups(),
-            journal_refused: self.net.journal.as_ref().map_or(0, Journal::refused),
-            spread: self.spreader.is_on(),
-            diversion: self.diversion(),
-            uptime_s: clock::now().since(self.started).as_secs_f64(),
         }
     }
 }

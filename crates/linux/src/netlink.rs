@@ -1,6 +1,7 @@
 //! The kernel's network configuration over NETLINK_ROUTE, small and blocking: interfaces,
 //! addresses, routes, rules, events.
 
+mod counters;
 mod events;
 mod link;
 mod lookup;
@@ -10,9 +11,10 @@ mod nftables;
 mod route;
 mod socket;
 
+pub use counters::Counters;
 pub use events::{Event, Monitor};
 pub use link::{Link, VethEnd};
-pub use lookup::{Leaves, RouteCache};
+pub use lookup::{Leaves, Lookup};
 pub use message::{Answer, Answers, Attributes, Message};
 pub use nftables::{Count, Nftables};
 pub use route::{Family, Hop, Route, RouteKey, Rule, TABLE_MAIN};

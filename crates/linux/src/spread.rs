@@ -10,6 +10,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use farlink_wire::{Duration, Instant};
 
@@ -20,11 +21,14 @@ const ON: (u64, u64) = (10_000, 8 << 10);
 /// The same for ending it.
 const OFF: (u64, u64) = (5_000, 16 << 10);
 
+/// What takes the kernel a moment.
+pub type Work = Box<dyn FnOnce() + Send>;
+
 /// Switches it on and off.
 #[derive(Debug, Default)]
 pub struct Spreader {
     /// With the number of the device.
-    files: Vec<(u32, File)>,
+    files: Vec<(u32, Arc<File>)>,
     /// All processors, as the kernel reads them; empty: there is one only.
     mask: String,
     on: bool,
@@ -45,7 +49,8 @@ impl Spreader {
         }
         let mut devices = devices.peekable();
         let has_devices = devices.peek().is_some();
-        let files: Vec<_> = devices.filter_map(|(name, index)| Some((index, open(name, index)?))).collect();
+        let files: Vec<_> =
+            devices.filter_map(|(name, index)| Some((index, file_of(name, index)?))).collect();
         if files.is_empty() && has_devices {
             tracing::info!(
                 "the kernel's part of the work stays on one processor: no access to rps_cpus of the TUNs"
@@ -54,13 +59,13 @@ impl Spreader {
         Self { files, mask, ..Self::default() }
     }
 
-    /// One more device.
-    pub fn add(&mut self, name: &str, index: u32) {
-        let Some(file) = open(name, index).filter(|_| !self.mask.is_empty()) else { return };
-        if self.on {
-            write(&file, &self.mask);
-        }
-        self.files.push((index, file));
+    /// One more device, by the number that it has, and its file.
+    #[must_use]
+    pub fn add(&mut self, index: u32, file: Option<Arc<File>>) -> Option<Work> {
+        let file = file.filter(|_| !self.mask.is_empty())?;
+        self.files.push((index, Arc::clone(&file)));
+        let text = self.mask.clone();
+        self.on.then(|| -> Work { Box::new(move || write(&file, &text)) })
     }
 
     /// A device is gone.
@@ -68,15 +73,17 @@ impl Spreader {
         self.files.retain(|(known, _)| *known != index);
     }
 
-    /// Packets and bytes written so far, into all TUNs together.
-    pub fn attend(&mut self, now: Instant, packets: u64, bytes: u64) {
+    /// Packets and bytes written so far, into all TUNs together. Returns what is to be done, by
+    /// somebody who may wait for the kernel.
+    #[must_use]
+    pub fn attend(&mut self, now: Instant, packets: u64, bytes: u64) -> Option<Work> {
         let Some(before) = self.looked_at else {
             self.looked_at = Some(now);
-            return;
+            return None;
         };
         let passed = now.since(before);
         if passed < PERIOD || self.files.is_empty() {
-            return;
+            return None;
         }
         self.looked_at = Some(now);
         // What a device had written goes with it.
@@ -85,9 +92,7 @@ impl Spreader {
         (self.packets, self.bytes) = (packets, bytes);
         let per_second = (new_packets as f64 / passed.as_secs_f64()) as u64;
         let want = pays(self.on, per_second, new_bytes / new_packets.max(1));
-        if want != self.on {
-            self.set(want);
-        }
+        (want != self.on).then(|| self.set(want))
     }
 
     /// The kernel's work is spread now.
@@ -96,13 +101,12 @@ impl Spreader {
         self.on
     }
 
-    fn set(&mut self, on: bool) {
-        let text = if on { self.mask.as_str() } else { "0" };
-        for (_, file) in &self.files {
-            write(file, text);
-        }
+    fn set(&mut self, on: bool) -> Work {
+        let text = if on { self.mask.clone() } else { "0".to_owned() };
+        let files: Vec<_> = self.files.iter().map(|(_, file)| Arc::clone(file)).collect();
         self.on = on;
         tracing::debug!(on, "spreading the kernel's work over the processors");
+        Box::new(move || files.iter().for_each(|file| write(file, &text)))
     }
 }
 
@@ -140,13 +144,13 @@ fn mask(online: &str) -> Option<String> {
 
 /// The file of a device's only receive queue, if /sys shows the network namespace that the device
 /// is in.
-fn open(name: &str, index: u32) -> Option<File> {
+pub(crate) fn file_of(name: &str, index: u32) -> Option<Arc<File>> {
     let device = Path::new("/sys/class/net").join(name);
     let shown = std::fs::read_to_string(device.join("ifindex")).ok()?;
     if shown.trim().parse() != Ok(index) {
         return None;
     }
-    File::options().write(true).open(device.join("queues/rx-0/rps_cpus")).ok()
+    File::options().write(true).open(device.join("queues/rx-0/rps_cpus")).ok().map(Arc::new)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Host, Path, datagram_arrives, eventually, ip, missing, skipped};
-use farlink_linux::netlink::{Event, Family, Monitor, Route, RouteCache, RouteKey, Socket};
+use farlink_linux::netlink::{Event, Family, Lookup, Monitor, Route, RouteKey, Socket};
 use farlink_linux::netns::{Namespace, veth};
 
 #[test]
@@ -83,23 +83,20 @@ fn routes_are_looked_up_as_forwarding_would() {
     let out = path.router.0.run(|| {
         let mut socket = Socket::open()?;
         let (left, right) = (socket.link_index("left")?, socket.link_index("right")?);
-        let mut cache = RouteCache::open()?;
+        let mut lookup = Lookup::open()?;
         let key = |source, destination| RouteKey {
             destination: ip(destination),
             from: Some((ip(source), left)),
             mark: 0,
         };
         for (source, destination) in [("10.1.0.1", "10.2.0.1"), ("fd01::1", "fd02::1")] {
-            let leaves = cache.get(&key(source, destination))?.unwrap();
+            let leaves = lookup.ask(&key(source, destination))?.unwrap();
             assert_eq!((leaves.interface, leaves.mtu), (right, 1400), "{destination}");
         }
         // Its own addresses are nobody to forward to; without a route there is none.
-        assert_eq!(cache.get(&key("10.1.0.1", "10.1.0.2"))?, None);
-        assert_eq!(cache.get(&key("10.1.0.1", "192.0.2.1"))?, None);
-        assert_eq!(cache.get(&key("fd01::1", "2001:db8::1"))?, None);
-        let asked = cache.lookups();
-        cache.get(&key("10.1.0.1", "10.2.0.1"))?;
-        assert_eq!(cache.lookups(), asked, "the second time it is remembered");
+        assert_eq!(lookup.ask(&key("10.1.0.1", "10.1.0.2"))?, None);
+        assert_eq!(lookup.ask(&key("10.1.0.1", "192.0.2.1"))?, None);
+        assert_eq!(lookup.ask(&key("fd01::1", "2001:db8::1"))?, None);
 
         // A route with an MTU of its own, and one that depends on the source.
         let narrow = Route {
@@ -109,13 +106,11 @@ fn routes_are_looked_up_as_forwarding_would() {
             ..Route::new(Family::V4)
         };
         socket.route_add(&narrow)?;
-        cache.invalidate();
-        assert_eq!(cache.get(&key("10.1.0.1", "10.2.0.1"))?.unwrap().mtu, 1300);
+        assert_eq!(lookup.ask(&key("10.1.0.1", "10.2.0.1"))?.unwrap().mtu, 1300);
         let listed = socket.routes(Family::V4, farlink_linux::netlink::TABLE_MAIN)?;
         assert!(listed.iter().any(|r| r.mtu == Some(1300) && r.destination == narrow.destination));
         socket.route_delete(&narrow)?;
-        cache.invalidate();
-        assert_eq!(cache.get(&key("10.1.0.1", "10.2.0.1"))?.unwrap().mtu, 1400);
+        assert_eq!(lookup.ask(&key("10.1.0.1", "10.2.0.1"))?.unwrap().mtu, 1400);
         Ok(())
     });
     out.unwrap();
@@ -123,12 +118,12 @@ fn routes_are_looked_up_as_forwarding_would() {
     path.router
         .0
         .run(|| {
-            let mut cache = RouteCache::open()?;
+            let mut lookup = Lookup::open()?;
             let left = Socket::open()?.link_index("left")?;
             let right = Socket::open()?.link_index("right")?;
             for (source, expected) in [("10.1.0.1", right), ("10.1.0.9", left)] {
                 let key = RouteKey { destination: ip("10.2.0.1"), from: Some((ip(source), right)), mark: 0 };
-                let found = cache.get(&RouteKey { from: Some((ip(source), left)), ..key })?;
+                let found = lookup.ask(&RouteKey { from: Some((ip(source), left)), ..key })?;
                 assert_eq!(found.map(|l| l.interface), Some(expected), "{source}");
             }
             Ok(())

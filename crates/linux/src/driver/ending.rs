@@ -87,7 +87,10 @@ impl Driver {
             clock::now() < began + if has_time { LAST_QUEUE } else { LAST_PACKETS }
         };
         // Nothing follows them, unless the diversion cannot be taken back.
-        while clock::now() < began + 2 * LAST_QUEUE && (self.read_all()? > 0 || waits(&self)) {
+        while clock::now() < began + 2 * LAST_QUEUE && (self.read_all() > 0 || waits(&self)) {
+            self.news.clear();
+            self.take_answers();
+            self.take_parked(clock::now());
             self.work();
             // What waits in the queue of a link leaves at its rate.
             let until = clock::now() + LAST_PACKETS;
@@ -112,6 +115,6 @@ impl Driver {
                 );
             }
         }
-        outcome.map(|()| end)
+        self.fatal.map_or(outcome.map(|()| end), Err)
     }
 }

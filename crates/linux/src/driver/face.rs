@@ -76,6 +76,10 @@ impl Face {
             Device::Tap(tap, _) => tap.index(),
         }
     }
+    /// Packets that it has dropped because nobody read them, as far as somebody has looked.
+    pub(crate) fn dropped(&self) -> Option<u64> {
+        self.pulse.0.ports.get(self.pulse.1)?.dropped()
+    }
     pub(crate) fn offloads(&self) -> Offloads {
         match &self.device {
             Device::Tun(tun) => tun.offloads(),

@@ -4,11 +4,11 @@ use farlink_gateway::{Found, LinkState};
 use farlink_wire::{Duration, Instant};
 
 use super::Driver;
-use super::network::Port;
-use super::ports::Why;
+use super::housekeeper::{Listing, News};
+use super::lookups::Answer;
+use super::network::Carried;
 use crate::clock;
-use crate::error::Result;
-use crate::netlink::{Event, Link, Socket};
+use crate::netlink::Link;
 
 /// A link that is silent for no longer than this is not worth a line of the log.
 const WINK_MAX: Duration = Duration::from_secs(1);
@@ -68,53 +68,73 @@ impl ToldState {
 }
 
 impl Driver {
-    pub(super) fn take_events(&mut self) -> Result<()> {
-        let (mut routes, mut addresses, mut all) = (false, false, false);
-        let mut links: Vec<(Link, bool)> = Vec::new();
-        let lost_before = self.net.counters.events_lost;
-        let lost = &mut self.net.counters.events_lost;
-        self.monitor.drain(|event| match event {
-            Event::Link(link) => links.push((link, true)),
-            Event::LinkGone(link) => links.push((link, false)),
-            Event::Routes => routes = true,
-            Event::Addresses => addresses = true,
-            Event::Forwarding => all = true,
-            Event::Lost => *lost += 1,
-        })?;
-        all |= self.net.counters.events_lost > lost_before;
-        if !(routes || all) && links.is_empty() {
-            return Ok(());
+    /// What others have found out or made for the loop.
+    pub(super) fn take_news(&mut self) {
+        self.news.clear();
+        self.take_answers();
+        while let Some(news) = self.housekeeper.next() {
+            self.take_changes(news);
+        }
+        self.take_made();
+        self.follow_ports();
+    }
+
+    /// Answers of the kernel about routes and counters.
+    pub(super) fn take_answers(&mut self) {
+        let (mut is_other, mut has_counts) = (false, false);
+        while let Ok(answer) = self.net.lookups.next() {
+            match answer {
+                Answer::Way(key, generation, leaves) => {
+                    is_other |= self.net.routes.answered(&key, generation, leaves);
+                }
+                Answer::Carried { index, carried, written } => {
+                    let read = Carried { counts: carried, written, is_awaited: false, is_news: true };
+                    self.net.carried.insert(index, read);
+                    has_counts = true;
+                }
+            }
+        }
+        let now = clock::now();
+        if is_other {
+            self.gateway.routes_changed(now);
+        }
+        if has_counts {
+            // Before more packets leave, which these counters do not know.
+            self.gateway.flush(now, &mut self.net);
+        }
+    }
+
+    /// What has changed of interfaces, addresses and routes.
+    fn take_changes(&mut self, news: News) {
+        self.net.counters.events_lost += news.lost;
+        if let Some(addresses) = news.addresses {
+            self.addresses = addresses;
+            self.look_at_addresses();
         }
         // An interface that changes may change its MTU, its number, and the routes through it.
         self.net.routes.invalidate();
         self.pulse.routes.set(self.net.routes.generation());
         self.gateway.routes_changed(clock::now());
-        for (link, exists) in links {
+        for (link, exists) in news.changed {
             self.link_changed(&link, exists);
         }
-        if all {
-            self.look_at_links()?;
+        if let Some(all) = news.all {
+            self.look_at_links(all);
         }
-        if addresses {
-            self.look_at_addresses();
-        }
-        self.follow_ports();
-        Ok(())
     }
 
     /// The state of all interfaces, as it is now.
-    pub(super) fn look_at_links(&mut self) -> Result<()> {
-        let links = Socket::open()?.links()?;
-        let gone = |port: &Port| port.index.filter(|index| !links.iter().any(|link| link.index == *index));
-        for n in 0..self.net.ports.len() {
-            if self.net.ports.get(n).and_then(gone).is_some() {
-                self.unbind(n, Why::Gone);
-            }
-        }
-        for link in &links {
-            self.link_changed(link, true);
-        }
-        Ok(())
+    pub(super) fn look_at_links(&mut self, Listing { links, is_whole }: Listing) {
+        let is_there = |index: &u32| !is_whole || links.iter().any(|link| link.index == *index);
+        let gone: Vec<Link> = self.links.values().filter(|link| !is_there(&link.index)).cloned().collect();
+        gone.iter().for_each(|link| self.link_changed(link, false));
+        links.iter().for_each(|link| self.link_changed(link, true));
+    }
+
+    /// What is known of interfaces is seen with other eyes.
+    pub(super) fn look_at_links_again(&mut self) {
+        let links: Vec<Link> = self.links.values().cloned().collect();
+        links.iter().for_each(|link| self.link_changed(link, true));
     }
 
     /// The log is told of links that have gone or come back, and by whose word. A mere suspicion

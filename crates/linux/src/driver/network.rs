@@ -6,21 +6,24 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
-use farlink_gateway::{Ends, Event, IfaceId, Network, Record, Route, Sent, Transmit};
+use farlink_gateway::{Counts, Ends, Event, IfaceId, Network, Record, Route, Sent, Transmit};
 use farlink_wire::ip;
 
 use super::connection_log::ConnectionLog;
 use super::connections;
 use super::faces::Faces;
+use super::lookups::{Lookups, Question};
 use super::own::OwnPackets;
 use super::profile::{Profile, Stage};
+use super::pulse::Pulse;
+use super::routes::Routes;
 use super::shown::{self, Shown};
 use super::status::Counters;
 use crate::bump::{Arrival, NO_BUMP, Side, Way};
 use crate::clock;
 use crate::guard;
 use crate::journal::Journal;
-use crate::netlink::{Count, Leaves, RouteCache, RouteKey, Socket};
+use crate::netlink::{Count, Leaves, RouteKey};
 
 /// One interface that is diverted when it is there.
 #[derive(Debug)]
@@ -53,16 +56,34 @@ pub(crate) struct Port {
     pub(crate) rank: u16,
 }
 
+/// What an interface has carried, as it was read last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Carried {
+    /// Received, and sent.
+    pub(super) counts: Option<[Count; 2]>,
+    /// See [`Pulse::written`]; `None`: packets left while it was read.
+    pub(super) written: Option<u64>,
+    /// It is being read.
+    pub(super) is_awaited: bool,
+    /// It has been read, and the gateway has not seen it.
+    pub(super) is_news: bool,
+}
+
 /// The machine, as the gateway sees it.
 #[derive(Debug)]
 pub(crate) struct LinuxNetwork {
     pub(crate) ports: Vec<Port>,
     pub(crate) faces: Faces,
-    pub(crate) routes: RouteCache,
-    /// For the counters of interfaces, which are asked often.
-    pub(crate) counting: Socket,
+    pub(super) routes: Routes,
+    /// Who asks the kernel for routes and counters.
+    pub(super) lookups: Lookups,
+    /// What interfaces have carried, by their numbers.
+    pub(super) carried: HashMap<u32, Carried>,
+    pub(crate) pulse: Arc<Pulse>,
     /// Interfaces that stand upon others, and upon which: the counters of these have both.
     pub(crate) parents: HashMap<u32, u32>,
+    /// The MTUs of interfaces, in bytes.
+    pub(super) mtus: HashMap<u32, u32>,
     pub(crate) journal: Option<Journal>,
     pub(crate) counters: Counters,
     /// Where the time goes, while somebody wants to know.
@@ -119,9 +140,13 @@ impl LinuxNetwork {
         }
         // What goes round the bump finds its next hop by such a question.
         let asked = self.ask(&RouteKey { destination: pair.1, from: None, mark: 0 });
-        let is_hidden = asked.is_none_or(|leaves| leaves.interface != way.interface);
+        // Until the kernel has answered, what it has shown holds.
+        let is_hidden = asked.flatten().is_none_or(|leaves| leaves.interface != way.interface);
         if let Some(shown) = &mut self.shown {
             shown.note(pair, way, generation, is_hidden);
+            if asked.is_none() {
+                shown.ask_again();
+            }
         }
     }
 
@@ -172,58 +197,69 @@ impl LinuxNetwork {
         route.map_or(IfaceId::OTHER, |r| r.iface)
     }
 
-    fn ask(&mut self, key: &RouteKey) -> Option<Leaves> {
-        match self.routes.get(key) {
-            Ok(leaves) => leaves,
-            Err(error) => {
-                self.counters.route_errors += 1;
-                tracing::debug!(%error, dst = %key.destination, "a route cannot be looked up");
-                None
-            }
+    /// `None`: it is being asked.
+    fn ask(&mut self, key: &RouteKey) -> Option<Option<Leaves>> {
+        self.routes.get(key, &self.lookups)
+    }
+
+    /// Which way a packet leaves that came in by this interface. `None`: it is being asked.
+    fn way_of(&mut self, from: IfaceId, src: IpAddr, dst: IpAddr) -> Option<Option<Leaves>> {
+        let port = self.port(from);
+        if self.shown.is_some() {
+            let index = port.and_then(|p| p.index);
+            return self.way_round_bumps(index, src, dst);
         }
+        let face = port.filter(|p| !p.faces.is_empty()).and_then(|p| self.faces.get(p.faces.start));
+        let from = face.map(|f| (src, f.index()));
+        self.ask(&RouteKey { destination: dst, from, mark: 0 })
     }
 
     /// Round the bump of an interface the kernel has already chosen: what it did counts. Else it is
     /// asked; of a translated source it knows only as of one of its own.
-    fn route_round_bumps(&mut self, port: Option<u32>, src: IpAddr, dst: IpAddr) -> Option<Leaves> {
-        let from = port.map(|index| (src, index));
-        let mut leaves = self.ask(&RouteKey { destination: dst, from, mark: 0 });
-        if leaves.is_none() && from.is_some() {
-            leaves = self.ask(&RouteKey { destination: dst, from: None, mark: 0 });
-        }
+    fn way_round_bumps(&mut self, port: Option<u32>, src: IpAddr, dst: IpAddr) -> Option<Option<Leaves>> {
         let generation = self.routes.generation();
         let shown = self.shown.as_ref().and_then(|s| s.interface((src, dst), generation));
-        match (leaves, shown) {
-            (Some(leaves), Some((interface, is_current))) if is_current && interface != leaves.interface => {
-                Some(Leaves { interface, mtu: self.routes.mtu(interface).unwrap_or(leaves.mtu) })
+        let mut asked = self.ask(&RouteKey { destination: dst, from: port.map(|at| (src, at)), mark: 0 });
+        if asked == Some(None) && port.is_some() {
+            asked = self.ask(&RouteKey { destination: dst, from: None, mark: 0 });
+        }
+        let mtu = |interface| self.mtus.get(&interface).copied();
+        match (asked, shown) {
+            (Some(Some(leaves)), Some((interface, true))) if interface != leaves.interface => {
+                Some(Some(Leaves { interface, mtu: mtu(interface).unwrap_or(leaves.mtu) }))
             }
-            (None, Some((interface, _))) => {
-                self.routes.mtu(interface).ok().map(|mtu| Leaves { interface, mtu })
+            (Some(None) | None, Some((interface, _))) if mtu(interface).is_some() => {
+                mtu(interface).map(|mtu| Some(Leaves { interface, mtu }))
             }
-            (leaves, _) => leaves,
+            (asked, _) => asked,
         }
     }
 
-    /// What an interface has received, and sent. One that others stand on counts theirs, too.
-    fn carried_by(&mut self, iface: IfaceId) -> Option<[Sent; 2]> {
-        let index = self.port(iface)?.index.filter(|index| !self.parents.values().any(|of| of == index))?;
-        match self.counting.link_carried(index) {
-            Ok(carried) => {
-                carried.map(|counts| counts.map(|Count { packets, bytes }| Sent { packets, bytes }))
-            }
-            Err(error) => {
-                // It is going, and the driver soon hears of that.
-                tracing::debug!(%error, index, "the counters of an interface cannot be read");
-                None
-            }
-        }
+    /// Whether it is known which way a packet leaves that came in by this interface. Else it is
+    /// known soon.
+    pub(super) fn knows_way(&mut self, from: IfaceId, packet: &[u8]) -> bool {
+        ip::addresses(packet).is_none_or(|(src, dst)| self.way_of(from, src, dst).is_some())
+    }
+
+    /// The interface whose counters tell what it has carried. One that others stand on counts
+    /// theirs, too.
+    fn counted(&self, iface: IfaceId) -> Option<&Port> {
+        let is_parent = |index: &u32| self.parents.values().any(|of| of == index);
+        self.port(iface).filter(|port| port.index.is_some_and(|index| !is_parent(&index)))
+    }
+
+    fn carried_by(&self, iface: IfaceId, way: usize) -> Option<Sent> {
+        let carried = self.carried.get(&self.counted(iface)?.index?)?;
+        let Count { packets, bytes } = *carried.counts?.get(way)?;
+        Some(Sent { packets, bytes })
     }
 
     /// What has been counted.
     pub(crate) fn counters(&self) -> Counters {
         let (connections_logged, connections_unlogged) =
             self.connection_log.as_ref().map(ConnectionLog::counts).unwrap_or_default();
-        Counters { connections_logged, connections_unlogged, ..self.counters }
+        let route_errors = self.routes.counts().1;
+        Counters { connections_logged, connections_unlogged, route_errors, ..self.counters }
     }
 }
 
@@ -237,6 +273,7 @@ impl Network for LinuxNetwork {
             if let Some(face) = self.faces.get_mut(n) {
                 face.transmit(way, packet, &mut self.counters);
             }
+            self.pulse.written.add(1);
         }
         if let (Some(began), Some(profile)) = (began, &mut self.profile) {
             profile.note(Stage::Write, began, clock::now());
@@ -244,30 +281,35 @@ impl Network for LinuxNetwork {
     }
 
     fn route(&mut self, from: IfaceId, src: IpAddr, dst: IpAddr) -> Option<Route> {
-        let port = self.port(from);
-        let leaves = match self.shown {
-            Some(_) => {
-                let index = port.and_then(|p| p.index);
-                self.route_round_bumps(index, src, dst)
-            }
-            None => {
-                let face = port.filter(|p| !p.faces.is_empty()).and_then(|p| self.faces.get(p.faces.start));
-                let from = face.map(|f| (src, f.index()));
-                self.ask(&RouteKey { destination: dst, from, mark: 0 })
-            }
-        };
-        leaves.map(|l| Route {
-            iface: self.by_index.get(&l.interface).copied().unwrap_or(IfaceId::OTHER),
-            mtu_bytes: l.mtu,
+        self.way_of(from, src, dst).flatten().map(|leaves| Route {
+            iface: self.by_index.get(&leaves.interface).copied().unwrap_or(IfaceId::OTHER),
+            mtu_bytes: leaves.mtu,
         })
     }
 
+    fn counts(&mut self, iface: IfaceId) -> Counts {
+        let Some((index, name)) = self.counted(iface).and_then(|p| Some((p.index?, &p.called))) else {
+            return Counts::Exact;
+        };
+        let mut carried = self.carried.get(&index).copied().unwrap_or_default();
+        if !std::mem::take(&mut carried.is_news) {
+            if !carried.is_awaited {
+                carried.is_awaited = self.lookups.ask(Question::Carried(index, name.clone()));
+                self.carried.insert(index, carried);
+            }
+            return Counts::Awaited;
+        }
+        self.carried.insert(index, carried);
+        let is_exact = carried.written == Some(self.pulse.written.get());
+        if is_exact { Counts::Exact } else { Counts::Recent }
+    }
+
     fn sent_by(&mut self, iface: IfaceId) -> Option<Sent> {
-        self.carried_by(iface).map(|[_, sent]| sent)
+        self.carried_by(iface, 1)
     }
 
     fn received_by(&mut self, iface: IfaceId) -> Option<Sent> {
-        self.carried_by(iface).map(|[received, _]| received)
+        self.carried_by(iface, 0)
     }
 
     fn journal(&mut self, slot: u32, record: Option<&Record>) {

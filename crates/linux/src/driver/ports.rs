@@ -11,8 +11,7 @@ use super::wanted::{Finder, finder_of, matches};
 use super::{Driver, Retiring};
 use crate::clock;
 use crate::divert::{Diverted, is_plain};
-use crate::event_loop::Interest;
-use crate::netlink::{Link, Socket};
+use crate::netlink::Link;
 
 /// How often is looked whether interfaces that are taken out are still in use.
 const LOOK: Duration = Duration::from_millis(250);
@@ -38,22 +37,9 @@ pub(super) enum Why {
 impl Driver {
     /// Something about an interface has changed, or it has come or gone.
     pub(super) fn link_changed(&mut self, link: &Link, exists: bool) {
-        match link.parent.filter(|_| exists) {
-            Some(parent) => drop(self.net.parents.insert(link.index, parent)),
-            None => drop(self.net.parents.remove(&link.index)),
-        }
-        if let Some(face) = self.net.faces.of_index(link.index) {
-            // One that has just been made comes up a moment later, and what is told may be old.
-            let is_up = || Socket::open().and_then(|mut socket| socket.link(&link.name));
-            let is_up = link.up && exists || is_up().is_ok_and(|now| now.is_some_and(|now| now.up));
-            if face.note_up(is_up) {
-                self.shortage.device_was_down(clock::now());
-                tracing::error!(
-                    device = link.name,
-                    "the device was taken down or away; one that is down is brought up again"
-                );
-            }
-            return;
+        self.note_link(link, exists);
+        if let Some(n) = self.net.faces.of_index(link.index) {
+            return self.device_changed(n, link, exists);
         }
         let at = self.net.ports.iter().position(|p| p.index == Some(link.index));
         let to = if exists { self.port_for(link, at) } else { None };
@@ -73,6 +59,22 @@ impl Driver {
         }
         if let Some(to) = to {
             self.bind(to, link);
+        }
+    }
+
+    /// What is kept of an interface, whoever it is.
+    fn note_link(&mut self, link: &Link, exists: bool) {
+        match link.parent.filter(|_| exists) {
+            Some(parent) => drop(self.net.parents.insert(link.index, parent)),
+            None => drop(self.net.parents.remove(&link.index)),
+        }
+        if exists {
+            self.net.mtus.insert(link.index, link.mtu);
+            self.links.insert(link.index, link.clone());
+        } else {
+            self.net.mtus.remove(&link.index);
+            self.net.carried.remove(&link.index);
+            self.links.remove(&link.index);
         }
     }
 
@@ -209,7 +211,7 @@ impl Driver {
         }
         port.rank = rank;
         if has_devices && port.faces.is_empty() {
-            match self.maker.devices(port.id, &mut self.net.faces) {
+            match self.maker.reserve(port.id, &mut self.net.faces) {
                 Ok(faces) => port.faces = faces,
                 // The next change of the interface tries it again.
                 Err(error) => tracing::error!(
@@ -218,13 +220,7 @@ impl Driver {
                     "there is no device for this interface: what passes it is not diverted"
                 ),
             }
-            for n in port.faces.clone() {
-                let Some(face) = self.net.faces.get(n) else { continue };
-                if let Err(error) = self.poller.add(face, n as u64, Interest::Read) {
-                    tracing::error!(device = face.name(), %error, "the device cannot be read");
-                }
-                self.spreader.add(face.name(), face.index());
-            }
+            port.faces.clone().for_each(|n| self.maker.order_device(n));
         } else if !has_devices {
             let faces = std::mem::take(&mut port.faces);
             self.retire(faces);
@@ -233,7 +229,7 @@ impl Driver {
         self.watch_devices();
     }
 
-    fn watch_devices(&self) {
+    pub(super) fn watch_devices(&self) {
         if let Some(watchdog) = &self.watchdog {
             watchdog.set_devices(self.net.faces.iter().map(std::os::fd::AsFd::as_fd));
         }
@@ -298,13 +294,16 @@ impl Driver {
         let (interface, is_named, range) = (port.interface.clone(), port.is_named, port.faces.clone());
         let called = std::mem::replace(&mut port.called, port.interface.clone());
         self.net.by_index.remove(&index);
-        // One that moves takes its devices along.
-        if why != Why::Moved {
+        // One that moves takes its devices along. Of one that is there still what has been taken
+        // goes on, until its programs are gone.
+        if why == Why::Gone {
             for face in range {
                 if let Some(face) = self.net.faces.get_mut(face) {
                     face.set_target(None);
                 }
             }
+        }
+        if why != Why::Moved {
             self.maker.detach(index);
         }
         self.ports_changed = true;
@@ -368,18 +367,21 @@ impl Driver {
     }
 
     /// Puts a bump where the interface is now.
-    fn follow_bump(&self, n: usize, link: &Link) {
+    pub(super) fn follow_bump(&self, n: usize, link: &Link) {
         let Some(port) = self.net.ports.get(n).filter(|_| self.bump.is_some()) else { return };
         let device = |n: usize| self.net.faces.get(n).map(super::face::Face::index);
+        if port.faces.clone().any(|n| device(n).is_none()) {
+            // They are being made.
+            return;
+        }
         let (first, last) = (port.faces.clone().next(), port.faces.clone().next_back());
         self.maker.attach(port, link, first.and_then(device).zip(last.and_then(device)));
     }
 
     /// The interfaces' own addresses: ICMP errors of the gateway come from them.
     pub(super) fn look_at_addresses(&mut self) {
-        let Ok(addresses) = Socket::open().and_then(|mut socket| socket.addresses()) else { return };
         for port in self.net.ports.iter().filter(|p| p.index.is_some()) {
-            let own = addresses.iter().filter(|(index, _)| Some(*index) == port.index);
+            let own = self.addresses.iter().filter(|(index, _)| Some(*index) == port.index);
             self.gateway.set_addresses(port.id, own.map(|(_, address)| *address).collect());
         }
     }
@@ -471,6 +473,7 @@ impl Driver {
                 let _ = self.poller.remove(face);
                 self.spreader.remove(face.index());
             }
+            self.awaited.retain(|device| !faces.contains(&device.n));
             let taken = self.maker.take(&faces, &mut self.net.faces);
             // They may be closed when nobody watches them.
             self.watch_devices();

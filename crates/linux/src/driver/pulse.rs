@@ -191,6 +191,8 @@ pub struct Pulse {
     pub(crate) is_waiting: AtomicBool,
     /// It answers an operator, which may take its time.
     pub(crate) is_answering: AtomicBool,
+    /// Packets that have left, those that were lost on the way into a device included.
+    pub(crate) written: Counter,
     /// Packets that were only forwarded.
     pub(crate) forwarded: Counter,
     /// Grows with each change of a route, an address or an interface.

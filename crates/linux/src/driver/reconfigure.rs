@@ -50,9 +50,7 @@ impl Driver {
         let Self { gateway, link_states, .. } = self;
         link_states.retain(|of| gateway.link_states().any(|(link, _)| link == of.link));
         self.ports_changed = true;
-        if let Err(error) = self.look_at_links() {
-            tracing::error!(%error, "interfaces cannot be listed: the next change of each will do");
-        }
+        self.look_at_links_again();
         // Those that are awaited have devices, too: their numbers stay.
         for n in 0..self.net.ports.len() {
             self.fit_devices(n);

@@ -1,7 +1,9 @@
 //! What a driver begins with, and how devices are made: then, and for interfaces that come later.
 
+use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 use farlink_gateway::IfaceId;
 use farlink_gateway::config::{self, Interface};
@@ -16,7 +18,9 @@ use super::workshop::Workshop;
 use crate::bump::{Bump, NO_BUMP, Tap};
 use crate::divert::{DivertConfig, Method, Selection};
 use crate::error::{Error, Result};
+use crate::event_loop::Waker;
 use crate::netlink::Link;
+use crate::spread;
 use crate::tun::{Tun, TunConfig};
 
 /// Interfaces that there may be at a time, unless more are named. The journal has names for so
@@ -46,13 +50,25 @@ pub(super) struct Maker {
     pub(super) pulse: Arc<Pulse>,
     bump: Option<Arc<Bump>>,
     workshop: Workshop,
+    made: (Sender<Made>, Receiver<Made>),
+    /// Woken when a device has been made.
+    news: Arc<Waker>,
     /// Only interfaces that say so have a bump.
     is_chosen: bool,
 }
 
+/// A device that was ordered, or why there is none.
+#[derive(Debug)]
+pub(super) struct Made {
+    /// Its number.
+    pub(super) n: usize,
+    /// With the file that spreads what the kernel does for it.
+    pub(super) device: Result<(Face, Option<Arc<File>>)>,
+}
+
 impl Setup {
     /// Makes the devices of the interfaces that are named. Nothing leads to them yet.
-    pub(super) fn make(config: &DriverConfig) -> Result<Self> {
+    pub(super) fn make(config: &DriverConfig, news: Arc<Waker>) -> Result<Self> {
         let named = config.gateway.interfaces.iter().filter(|i| !i.name.is_empty());
         if named.clone().next().is_none() && config.finders.iter().all(|finder| !finder.divert) {
             return Err(Error::Refused("no interface is to be diverted".to_owned()));
@@ -69,6 +85,8 @@ impl Setup {
             pulse: Arc::new(Pulse::new(config.gateway.interfaces.len() * sides)),
             bump: bump.clone(),
             workshop: Workshop::open()?,
+            made: channel(),
+            news,
             is_chosen: is_chosen(&config.divert, &config.finders),
         };
         let (mut ports, mut faces) = (Vec::new(), Faces::default());
@@ -77,9 +95,14 @@ impl Setup {
             let (has_devices, rank) = maker.wants(&port);
             port.rank = rank;
             if has_devices {
-                port.faces = maker.devices(port.id, &mut faces)?;
+                port.faces = maker.reserve(port.id, &mut faces)?;
+                port.faces.clone().for_each(|n| maker.order_device(n));
             }
             ports.push(port);
+        }
+        maker.wait();
+        while let Some(made) = maker.next_made() {
+            faces.put(made.n, made.device?.0);
         }
         Ok(Self { ports, faces, maker, bump })
     }
@@ -154,10 +177,13 @@ impl Maker {
     /// The same of an interface that has a bump.
     pub(super) fn follow_selection(&self, port: &Port) {
         let (Some(bump), Some(index)) = (&self.bump, port.index) else { return };
-        if let Err(error) = bump.configure(index, port.rank, self.takes_all_of(port)) {
-            let interface = &port.called;
-            tracing::error!(interface, %error, "what leaves by this interface is taken as before");
-        }
+        let (bump, interface) = (Arc::clone(bump), port.called.clone());
+        let (rank, whole) = (port.rank, self.takes_all_of(port));
+        self.workshop.order(move || {
+            if let Err(error) = bump.configure(index, rank, whole) {
+                tracing::error!(interface, %error, "what leaves by this interface is taken as before");
+            }
+        });
     }
 
     /// Of two bumps the one with the smaller rank takes what passes both: a link's, or the one that
@@ -170,45 +196,39 @@ impl Maker {
         }
     }
 
-    /// A queue for each side of a bump: acknowledgements are not to wait behind data.
-    pub(super) fn devices(&self, of: IfaceId, faces: &mut Faces) -> Result<Range<usize>> {
+    /// Numbers for the devices of an interface. A queue for each side of a bump: acknowledgements
+    /// are not to wait behind data.
+    pub(super) fn reserve(&self, of: IfaceId, faces: &mut Faces) -> Result<Range<usize>> {
         let sides = if self.bump.is_some() { 2 } else { 1 };
         let room = faces.room(sides);
         if room.end > self.pulse.ports.len() {
             return Err(Error::Refused("there are too many interfaces".to_owned()));
         }
-        for n in room.clone() {
-            match self.device(n) {
-                Ok(face) => faces.put(n, of, face),
-                Err(error) => {
-                    self.discard(self.take(&room, faces));
-                    return Err(error);
-                }
-            }
-        }
+        faces.reserve(&room, of);
         Ok(room)
     }
 
-    fn device(&self, n: usize) -> Result<Face> {
+    /// A device of this number is made soon: see [`Maker::next_made`].
+    pub(super) fn order_device(&self, n: usize) {
         let made = TunConfig { name: self.divert.tun_name(n), queue_packets: self.queue_packets };
-        let pulse = (Arc::clone(&self.pulse), n);
-        let face = match &self.bump {
-            Some(bump) => {
-                let tap = Tap::create(&made)?;
-                let (bump, index) = (Arc::clone(bump), tap.index());
-                self.workshop.order(move || {
-                    if let Err(error) = bump.serve(index) {
-                        tracing::error!(device = index, %error, "what is written to this device goes nowhere");
-                    }
-                });
-                Face::of_tap(tap, pulse)
+        let (pulse, bump) = (Arc::clone(&self.pulse), self.bump.clone());
+        let (out, news) = (self.made.0.clone(), Arc::clone(&self.news));
+        self.workshop.order(move || {
+            let device = make_device(&made, bump.as_deref(), (pulse, n));
+            if out.send(Made { n, device }).is_ok() {
+                news.wake();
             }
-            None => Face::of_tun(Tun::create(&made)?, pulse),
-        };
-        if let Some(port) = self.pulse.ports.get(n) {
-            port.set_there(true);
-        }
-        Ok(face)
+        });
+    }
+
+    /// A device that has been made, or could not be.
+    pub(super) fn next_made(&self) -> Option<Made> {
+        self.made.1.try_recv().ok()
+    }
+
+    /// Somebody does this soon, who may wait for the kernel.
+    pub(super) fn order(&self, work: impl FnOnce() + Send + 'static) {
+        self.workshop.order(work);
     }
 
     /// Takes devices away.
@@ -216,11 +236,16 @@ impl Maker {
         let mut taken = Vec::new();
         for n in range.clone() {
             taken.extend(faces.take(n));
-            if let Some(port) = self.pulse.ports.get(n) {
-                port.set_there(false);
-            }
+            self.note_there(n, false);
         }
         taken
+    }
+
+    /// There is a device of this number, or no longer.
+    pub(super) fn note_there(&self, n: usize, is_there: bool) {
+        if let Some(port) = self.pulse.ports.get(n) {
+            port.set_there(is_there);
+        }
     }
 
     /// These devices are needed no more.
@@ -241,12 +266,10 @@ impl Maker {
         let tell = |interface: &str, error: Error| {
             tracing::error!(interface, %error, "what passes this interface is not diverted");
         };
-        // At once: what leaves here goes by the same rank.
-        if let Err(error) = bump.configure(link.index, port.rank, whole) {
-            tell(&link.name, error);
-        }
+        let rank = port.rank;
         self.workshop.order(move || {
-            if let Err(error) = bump.attach(&link, devices) {
+            let done = bump.configure(link.index, rank, whole).and_then(|()| bump.attach(&link, devices));
+            if let Err(error) = done {
                 tell(&link.name, error);
             }
         });
@@ -255,8 +278,10 @@ impl Maker {
     /// This interface is gone, or no concern any more.
     pub(super) fn detach(&self, interface: u32) {
         let Some(bump) = self.bump.clone() else { return };
-        bump.ignore(interface);
-        self.workshop.order(move || bump.leave(interface));
+        self.workshop.order(move || {
+            bump.ignore(interface);
+            bump.leave(interface);
+        });
     }
 
     /// Waits until all of that is done.
@@ -273,6 +298,29 @@ impl Maker {
     pub(super) fn takes_all_of(&self, port: &Port) -> bool {
         self.divert.whole_interfaces().any(|name| name == port.interface)
     }
+}
+
+/// Makes a device, which takes the kernel some time.
+fn make_device(
+    made: &TunConfig,
+    bump: Option<&Bump>,
+    pulse: (Arc<Pulse>, usize),
+) -> Result<(Face, Option<Arc<File>>)> {
+    let there = Arc::clone(&pulse.0);
+    let n = pulse.1;
+    let face = match bump {
+        Some(bump) => {
+            let tap = Tap::create(made)?;
+            bump.serve(tap.index())?;
+            Face::of_tap(tap, pulse)
+        }
+        None => Face::of_tun(Tun::create(made)?, pulse),
+    };
+    if let Some(port) = there.ports.get(n) {
+        port.set_there(true);
+    }
+    let file = spread::file_of(face.name(), face.index());
+    Ok((face, file))
 }
 
 /// The configuration of a gateway to which interfaces can be added: with spare ones, in the routing

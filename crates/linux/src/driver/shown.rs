@@ -54,6 +54,11 @@ impl Shown {
         }
     }
 
+    /// The kernel had not answered when the last one was noted: the next packet asks again.
+    pub(crate) fn ask_again(&mut self) {
+        self.last = None;
+    }
+
     /// By which interface such packets left, and whether no route has changed since then.
     pub(crate) fn interface(&self, pair: Pair, generation: u64) -> Option<(u32, bool)> {
         let (way, then) = self.ways.get(&pair)?;

@@ -2,7 +2,12 @@
 
 use serde::Serialize;
 
+use super::Driver;
+use super::face::Face;
+use crate::clock;
 pub use crate::guard::DiversionStatus;
+use crate::guard::{BumpGuard, Guard};
+use crate::journal::Journal;
 
 /// Counters of one TUN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -110,4 +115,49 @@ pub struct DriverStatus {
     pub diversion: DiversionStatus,
     /// Seconds since the start.
     pub uptime_s: f64,
+}
+
+impl Driver {
+    pub(super) fn diversion(&self) -> DiversionStatus {
+        let of_bump = self.bump_guard.as_ref().map(BumpGuard::status);
+        let mut status = of_bump.or(self.guard.as_ref().map(Guard::status)).unwrap_or_default();
+        status.found.extend(self.troubles.found());
+        status
+    }
+
+    pub(super) fn status(&self) -> DriverStatus {
+        let ports = self.net.ports.iter().filter(|p| p.is_named || p.index.is_some()).map(|p| {
+            let faces = || self.net.faces.of(&p.faces);
+            let (face, device) = (faces().next(), faces().next().map_or("", Face::name));
+            // A bump has a device for each way.
+            let read_of = |way: usize| {
+                let n = p.faces.clone().nth(way).filter(|_| self.bump.is_some())?;
+                Some(self.net.faces.get(n)?.counters.packets_in)
+            };
+            PortStatus {
+                interface: p.interface.clone(),
+                called: p.called.clone(),
+                present: p.index.is_some(),
+                up: p.is_usable,
+                tun: device.to_owned(),
+                tso4: face.is_none_or(|f| f.offloads().tso4),
+                tso6: face.is_none_or(|f| f.offloads().tso6),
+                uso: face.is_none_or(|f| f.offloads().uso),
+                queue_drops: faces().filter_map(|f| f.dropped()).sum(),
+                packets_from_wire: read_of(0),
+                packets_to_wire: read_of(1),
+                counters: faces().map(|f| f.counters).sum(),
+            }
+        });
+        DriverStatus {
+            ports: ports.collect(),
+            counters: self.net.counters(),
+            profile: self.net.profile.as_ref().map(|p| p.status()),
+            route_lookups: self.net.routes.counts().0,
+            journal_refused: self.net.journal.as_ref().map_or(0, Journal::refused),
+            spread: self.spreader.is_on(),
+            diversion: self.diversion(),
+            uptime_s: clock::now().since(self.started).as_secs_f64(),
+        }
+    }
 }

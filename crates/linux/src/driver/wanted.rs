@@ -39,7 +39,7 @@ impl Finder {
             By::Pattern(pattern) => matches(pattern, &link.name),
             By::Group(group) => link.group == *group,
             // One that is taken down is a link that is down.
-            By::Forwarding => (link.up || is_known) && forwards(&link.name),
+            By::Forwarding => (link.up || is_known) && link.forwards,
         }
     }
 }
@@ -54,7 +54,7 @@ pub(crate) fn finder_of<'a>(finders: &'a [Finder], link: &Link, is_known: bool) 
 }
 
 /// It may be one of Farlink's own devices, of whichever instance.
-fn is_own(name: &str) -> bool {
+pub(crate) fn is_own(name: &str) -> bool {
     let number = name.strip_prefix(OWN).unwrap_or_default();
     number.ends_with(|c: char| c.is_ascii_digit()) && number.chars().all(|c| c.is_ascii_alphanumeric())
 }
@@ -64,7 +64,8 @@ fn is_own(name: &str) -> bool {
 /// # Errors
 /// The kernel does not answer.
 pub fn found_by(finders: &[Finder]) -> Result<Vec<String>> {
-    let links = Socket::open()?.links()?;
+    let mut links = Socket::open()?.links()?;
+    links.iter_mut().for_each(look_whether_it_forwards);
     let found = links.into_iter().filter(|link| finder_of(finders, link, false).is_some());
     Ok(found.map(|link| link.name).collect())
 }
@@ -73,7 +74,16 @@ pub fn found_by(finders: &[Finder]) -> Result<Vec<String>> {
 /// forwards what comes in.
 pub fn that_forward(links: &[Link]) -> impl Iterator<Item = &Link> {
     let forwarding = [Finder { by: By::Forwarding, domain: 0, attach: false, divert: true }];
-    links.iter().filter(move |link| finder_of(&forwarding, link, false).is_some())
+    links.iter().filter(move |link| {
+        let mut asked = (*link).clone();
+        look_whether_it_forwards(&mut asked);
+        finder_of(&forwarding, &asked, false).is_some()
+    })
+}
+
+/// Asks the kernel, which takes two files of /proc.
+pub(crate) fn look_whether_it_forwards(link: &mut Link) {
+    link.forwards = forwards(&link.name);
 }
 
 /// The kernel forwards what comes in by this interface, in one family at least.

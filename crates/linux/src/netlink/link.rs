@@ -1,8 +1,8 @@
 //! Interfaces: finding, creating veth pairs, bringing up, MTU, queue length.
 
+use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use super::Count;
 use super::message::{Answer, Attributes, Message, u32_at};
 use super::socket::Socket;
 use crate::error::{Error, Result};
@@ -28,9 +28,6 @@ const VETH: &str = "veth";
 const VRF: &str = "vrf";
 const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
 const IN6_ADDR_GEN_MODE_NONE: u8 = 1;
-const RTM_GETSTATS: u16 = 94;
-const IFLA_STATS_LINK_64: u16 = 1;
-const IF_STATS_MSG_BYTES: usize = 12;
 const VETH_INFO_PEER: u16 = 1;
 const NLM_F_EXCL: u16 = 0x200;
 const NLM_F_CREATE: u16 = 0x400;
@@ -65,6 +62,9 @@ pub struct Link {
     pub is_vrf: bool,
     /// It is the loopback interface.
     pub is_loopback: bool,
+    /// The kernel forwards what comes in by it, in one family at least. A message about an
+    /// interface does not say so: whoever wants to know fills it in.
+    pub forwards: bool,
 }
 
 impl Link {
@@ -94,6 +94,7 @@ impl Link {
         let info = attributes.find(IFLA_LINKINFO).map(Attributes::new);
         let kind_of = |what| info.and_then(|info| info.find_str(what));
         Some(Self {
+            forwards: false,
             group: attributes.find_u32(IFLA_GROUP).unwrap_or(0),
             parent: attributes.find_u32(IFLA_LINK).filter(|parent| {
                 let is_elsewhere = attributes.find(IFLA_LINK_NETNSID).is_some();
@@ -123,41 +124,33 @@ fn ifinfomsg(index: u32, flags: u32, change: u32) -> [u8; IFINFOMSG_BYTES] {
 }
 
 impl Socket {
-    /// What an interface has sent since it is there: packets and bytes, with its own headers.
-    pub fn link_sent(&mut self, index: u32) -> Result<Option<Count>> {
-        Ok(self.link_carried(index)?.map(|[_, sent]| sent))
-    }
-
-    /// What an interface has received since it is there, and sent. Asks for nothing else, so that
-    /// it can be asked often (RTM_GETSTATS, Linux 4.7).
-    pub fn link_carried(&mut self, index: u32) -> Result<Option<[Count; 2]>> {
-        // struct if_stats_msg: the family and padding, the number, which statistics.
-        let mut body = [0; IF_STATS_MSG_BYTES];
-        body[4..8].copy_from_slice(&index.to_ne_bytes());
-        body[8..12].copy_from_slice(&(1_u32 << (IFLA_STATS_LINK_64 - 1)).to_ne_bytes());
-        let mut carried = None;
-        self.query(Message::new(RTM_GETSTATS, 0, &body), "asking what an interface has carried", |answer| {
-            let all = answer.split(IF_STATS_MSG_BYTES).and_then(|(_, a)| a.find(IFLA_STATS_LINK_64));
-            // struct rtnl_link_stats64: rx_packets, tx_packets, rx_bytes, tx_bytes.
-            let at = |at: usize| Some(u64::from_ne_bytes(*all?.get(at..)?.first_chunk()?));
-            let count = |of: usize| Some(Count { packets: at(of)?, bytes: at(of + 16)? });
-            carried = count(0).zip(count(8)).map(|(received, sent)| [received, sent]);
-        })?;
-        Ok(carried)
-    }
-
     /// All interfaces of the namespace.
+    ///
+    /// # Errors
+    /// The kernel does not answer, or they come and go all the time.
     pub fn links(&mut self) -> Result<Vec<Link>> {
-        let mut links: Vec<Link> = Vec::new();
+        match self.links_now()? {
+            (links, true) => Ok(links),
+            _ => {
+                Err(Error::Refused("listing interfaces: they change faster than they can be read".to_owned()))
+            }
+        }
+    }
+
+    /// The interfaces of the namespace, as far as they can be read while they come and go; and
+    /// whether one that is missing is not there.
+    ///
+    /// # Errors
+    /// The kernel does not answer.
+    pub fn links_now(&mut self) -> Result<(Vec<Link>, bool)> {
+        let mut links: BTreeMap<u32, Link> = BTreeMap::new();
         let request = Message::new(libc::RTM_GETLINK, 0, &ifinfomsg(0, 0, 0));
-        self.dump(request, "listing interfaces", |answer| {
-            if let Some(link) = Link::parse(&answer)
-                && !links.iter().any(|l| l.index == link.index)
-            {
-                links.push(link);
+        let is_complete = self.try_dump(request, "listing interfaces", |answer| {
+            if let Some(link) = Link::parse(&answer) {
+                links.insert(link.index, link);
             }
         })?;
-        Ok(links)
+        Ok((links.into_values().collect(), is_complete))
     }
 
     /// The interface of this name; `None` when there is none.

@@ -1,14 +1,13 @@
-//! Route lookups with a bounded cache: one system call per new destination, none for known ones.
+//! Which way a packet leaves, asked of the kernel without its lock for interfaces (RTNL): whoever
+//! holds that for seconds does not hold up the answer.
 
-use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use super::message::Message;
 use super::route::RouteKey;
 use super::socket::Socket;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
-/// Entries after which the cache is emptied; about 100 bytes each.
-const CACHE_MAX: usize = 16 * 1024;
 const RTN_UNICAST: u8 = 1;
 
 /// Where a packet leaves, and how large it may be.
@@ -21,64 +20,29 @@ pub struct Leaves {
     pub mtu: u32,
 }
 
-/// Asks the kernel's routing tables, remembering the answers until something changes.
+/// Asks the kernel's routing tables.
 #[derive(Debug)]
-pub struct RouteCache {
+pub struct Lookup {
     socket: Socket,
-    generation: u64,
-    filled_at: u64,
-    routes: HashMap<RouteKey, Option<Leaves>>,
-    mtus: HashMap<u32, u32>,
-    lookups: u64,
+    /// Any socket answers questions about interfaces.
+    any: OwnedFd,
 }
 
-impl RouteCache {
-    /// An empty cache over an own socket in the calling thread's namespace.
+impl Lookup {
+    /// In the calling thread's network namespace.
     pub fn open() -> Result<Self> {
-        Ok(Self {
-            socket: Socket::open()?,
-            generation: 0,
-            filled_at: 0,
-            routes: HashMap::new(),
-            mtus: HashMap::new(),
-            lookups: 0,
-        })
-    }
-
-    /// Routes, rules, addresses or interfaces changed: forget everything.
-    pub fn invalidate(&mut self) {
-        self.generation += 1;
-    }
-
-    /// Grows by one with each [`RouteCache::invalidate`].
-    #[must_use]
-    pub fn generation(&self) -> u64 {
-        self.generation
-    }
-
-    /// How often the kernel was asked.
-    #[must_use]
-    pub fn lookups(&self) -> u64 {
-        self.lookups
+        // SAFETY: plain system call; the descriptor is owned from here on.
+        let any = unsafe {
+            match libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) {
+                fd if fd < 0 => return Err(Error::last_os("opening a socket")),
+                fd => OwnedFd::from_raw_fd(fd),
+            }
+        };
+        Ok(Self { socket: Socket::open()?, any })
     }
 
     /// Where a packet leaves. `None`: nowhere (no route, blackhole, or it is this machine's own).
-    pub fn get(&mut self, key: &RouteKey) -> Result<Option<Leaves>> {
-        if self.filled_at != self.generation || self.routes.len() >= CACHE_MAX {
-            self.routes.clear();
-            self.mtus.clear();
-            self.filled_at = self.generation;
-        }
-        if let Some(known) = self.routes.get(key) {
-            return Ok(*known);
-        }
-        let found = self.ask(key)?;
-        self.routes.insert(*key, found);
-        Ok(found)
-    }
-
-    fn ask(&mut self, key: &RouteKey) -> Result<Option<Leaves>> {
-        self.lookups += 1;
+    pub fn ask(&mut self, key: &RouteKey) -> Result<Option<Leaves>> {
         let Some(hop) = self.socket.route_lookup(key)?.filter(|h| h.kind == RTN_UNICAST) else {
             return Ok(None);
         };
@@ -90,21 +54,21 @@ impl RouteCache {
     }
 
     /// The MTU of an interface, in bytes.
-    pub fn mtu(&mut self, index: u32) -> Result<u32> {
-        if let Some(mtu) = self.mtus.get(&index) {
-            return Ok(*mtu);
+    pub fn mtu(&self, index: u32) -> Result<u32> {
+        // SAFETY: ifreq is plain data, zero is a valid value of each field.
+        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+        request.ifr_ifru.ifru_ifindex = index.cast_signed();
+        self.ioctl(libc::SIOCGIFNAME, &mut request)?;
+        self.ioctl(libc::SIOCGIFMTU, &mut request)?;
+        // SAFETY: the kernel has filled in this field of the union.
+        Ok(unsafe { request.ifr_ifru.ifru_mtu }.cast_unsigned())
+    }
+
+    fn ioctl(&self, which: libc::c_ulong, request: &mut libc::ifreq) -> Result<()> {
+        // SAFETY: both questions read and write one ifreq behind the pointer.
+        match unsafe { libc::ioctl(self.any.as_raw_fd(), which as _, std::ptr::from_mut(request)) } {
+            0 => Ok(()),
+            _ => Err(Error::os("reading an interface's MTU", io::Error::last_os_error())),
         }
-        let mut body = [0u8; 16];
-        body[4..8].copy_from_slice(&index.to_ne_bytes());
-        let mut mtu = 0;
-        self.socket.query(
-            Message::new(libc::RTM_GETLINK, 0, &body),
-            "reading an interface's MTU",
-            |answer| {
-                mtu = super::link::Link::parse(&answer).map_or(0, |l| l.mtu);
-            },
-        )?;
-        self.mtus.insert(index, mtu);
-        Ok(mtu)
     }
 }

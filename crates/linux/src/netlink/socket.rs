@@ -100,15 +100,31 @@ impl Socket {
 
     /// Sends a dump request and hands every answer to `see`. When the table changes under the dump
     /// it starts again, so `see` may hear things twice.
-    pub fn dump(&mut self, mut message: Message, what: &str, mut see: impl FnMut(Answer<'_>)) -> Result<()> {
+    pub fn dump(&mut self, message: Message, what: &str, see: impl FnMut(Answer<'_>)) -> Result<()> {
+        match self.try_dump(message, what, see)? {
+            true => Ok(()),
+            false => {
+                Err(Error::Refused(format!("{what}: the kernel's table changes faster than it can be read")))
+            }
+        }
+    }
+
+    /// The same where the table may change all the time. Returns whether the last dump was whole:
+    /// else something may be missing.
+    pub fn try_dump(
+        &mut self,
+        mut message: Message,
+        what: &str,
+        mut see: impl FnMut(Answer<'_>),
+    ) -> Result<bool> {
         message.add_flags(NLM_F_REQUEST | NLM_F_DUMP);
         for _ in 0..DUMP_ATTEMPTS {
             let sequence = self.send(&mut message, what)?;
             if !self.collect(sequence, what, true, &mut see)? {
-                return Ok(());
+                return Ok(true);
             }
         }
-        Err(Error::Refused(format!("{what}: the kernel's table changes faster than it can be read")))
+        Ok(false)
     }
 
     fn send(&mut self, message: &mut Message, what: &str) -> Result<u32> {

@@ -1,0 +1,245 @@
+//! What the kernel tells of interfaces, addresses and routes, on a thread of its own, which may
+//! wait for the kernel's lock for interfaces (RTNL) as long as others hold it. It hands values over.
+//!
+//! Changes that come faster than they are taken add up to one. A list that changes while it is read
+//! is used as it is, and read again. An error is tried again, later each time.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+
+use farlink_wire::{Duration, Instant};
+
+use super::troubles::{LISTS, Troubles};
+use super::wanted::{is_own, look_whether_it_forwards};
+use crate::clock;
+use crate::divert::Severity;
+use crate::error::{Context, Result};
+use crate::event_loop::{Interest, Poller, Waker};
+use crate::netlink::{Event, Link, Monitor, Socket};
+
+/// News that may wait for the event loop. At the bound they add up.
+const WAITING_MAX: usize = 4;
+/// Changes of interfaces that are told one by one; more are a new list.
+const CHANGED_MAX: usize = 4096;
+/// Between two news there is so much time at least: a burst is told at once.
+const TOGETHER: Duration = Duration::from_millis(5);
+/// After an error, or a list that was not whole, it is tried again so much later, up to so much.
+const AGAIN: Duration = Duration::from_millis(100);
+const AGAIN_MAX: Duration = Duration::from_secs(10);
+
+/// A list of all interfaces.
+#[derive(Debug)]
+pub(super) struct Listing {
+    pub(super) links: Vec<Link>,
+    /// One that is missing is not there.
+    pub(super) is_whole: bool,
+}
+
+/// What has changed.
+#[derive(Debug, Default)]
+pub(super) struct News {
+    /// Interfaces that have changed, or (`false`) gone, in order; of each the last change.
+    pub(super) changed: Vec<(Link, bool)>,
+    /// After that: all there are.
+    pub(super) all: Option<Listing>,
+    /// The machine's own addresses, with the interfaces that have them.
+    pub(super) addresses: Option<Vec<(u32, IpAddr)>>,
+    /// Routes, rules or addresses are others.
+    pub(super) routes: bool,
+    /// So often the kernel has told more than could be heard.
+    pub(super) lost: u64,
+}
+
+impl News {
+    fn is_nothing(&self) -> bool {
+        self.changed.is_empty() && self.all.is_none() && self.addresses.is_none() && !self.routes
+    }
+
+    fn note(&mut self, mut link: Link, exists: bool) {
+        if exists {
+            look_whether_it_forwards(&mut link);
+        }
+        // A list that still waits is to be as new.
+        if let Some(all) = &mut self.all {
+            all.links.retain(|before| before.index != link.index);
+            all.links.extend(exists.then(|| link.clone()));
+        }
+        self.changed.retain(|(before, _)| before.index != link.index);
+        self.changed.push((link, exists));
+    }
+}
+
+/// The loop's end. The thread ends some time after this is dropped.
+#[derive(Debug)]
+pub(super) struct Housekeeper {
+    news: Receiver<News>,
+    /// Dropped, it says that nobody listens any more.
+    _stop: SyncSender<()>,
+    rouse: Arc<Waker>,
+}
+
+impl Drop for Housekeeper {
+    fn drop(&mut self) {
+        self.rouse.wake();
+    }
+}
+
+impl Housekeeper {
+    /// Hears what `monitor` tells. `waker` is woken after each news.
+    pub(super) fn start(monitor: Monitor, waker: Arc<Waker>, troubles: Troubles) -> Result<Self> {
+        let (out, news) = sync_channel(WAITING_MAX);
+        let (stop, is_stopped) = sync_channel(0);
+        let rouse = Arc::new(Waker::new()?);
+        let poller = Poller::new()?;
+        poller.add(&monitor, 0, Interest::Read)?;
+        poller.add(&*rouse, 1, Interest::Read)?;
+        let mut keeper = Keeper {
+            monitor,
+            socket: Socket::open()?,
+            poller,
+            out,
+            waker,
+            troubles,
+            pending: News::default(),
+            wants_all: false,
+            wants_addresses: false,
+            again_after: AGAIN,
+            again_at: None,
+            told_at: Instant::ZERO,
+        };
+        std::thread::Builder::new()
+            .name("housekeeping".to_owned())
+            .spawn(move || {
+                while is_stopped.try_recv() != Err(std::sync::mpsc::TryRecvError::Disconnected) {
+                    keeper.turn();
+                }
+            })
+            .context(|| "starting the thread of housekeeping".to_owned())?;
+        Ok(Self { news, _stop: stop, rouse })
+    }
+
+    /// What has come.
+    pub(super) fn next(&self) -> Option<News> {
+        self.news.try_recv().ok()
+    }
+}
+
+/// What the thread knows.
+struct Keeper {
+    monitor: Monitor,
+    socket: Socket,
+    poller: Poller,
+    out: SyncSender<News>,
+    waker: Arc<Waker>,
+    troubles: Troubles,
+    pending: News,
+    wants_all: bool,
+    wants_addresses: bool,
+    again_after: Duration,
+    again_at: Option<Instant>,
+    told_at: Instant,
+}
+
+impl Keeper {
+    fn turn(&mut self) {
+        let next = (!self.pending.is_nothing()).then(|| self.told_at + TOGETHER);
+        let deadline = [next, self.again_at].into_iter().flatten().min();
+        let waited = self.poller.wait(deadline).map(drop);
+        let now = clock::now();
+        if self.again_at.is_some_and(|at| at > now) {
+            // It is not hammered, whatever is told meanwhile.
+            if self.hear().is_err() {
+                std::thread::sleep(AGAIN);
+            }
+            return self.hand_over(now);
+        }
+        self.again_at = None;
+        match waited.and_then(|()| self.look()) {
+            Ok(true) => {
+                self.again_after = AGAIN;
+                self.troubles.end(LISTS);
+            }
+            Ok(false) => self.try_again(now),
+            Err(error) => {
+                self.wants_all = true;
+                self.try_again(now);
+                self.troubles.begin(
+                    LISTS,
+                    Severity::Warning,
+                    "what changes of interfaces, addresses and routes cannot be read: what was known holds, and it is tried again",
+                    &error,
+                );
+            }
+        }
+        self.hand_over(clock::now());
+    }
+
+    fn try_again(&mut self, now: Instant) {
+        self.again_at = Some(now + self.again_after);
+        self.again_after = (self.again_after * 2).min(AGAIN_MAX);
+    }
+
+    fn hear(&mut self) -> Result<()> {
+        let Self { monitor, pending, wants_all, wants_addresses, .. } = self;
+        monitor.drain(|event| match event {
+            Event::Link(link) => pending.note(link, true),
+            Event::LinkGone(link) => pending.note(link, false),
+            Event::Routes => pending.routes = true,
+            Event::Addresses => *wants_addresses = true,
+            Event::Forwarding => *wants_all = true,
+            Event::Lost => {
+                pending.lost += 1;
+                pending.routes = true;
+                (*wants_all, *wants_addresses) = (true, true);
+            }
+        })
+    }
+
+    /// Whether all was read that is wanted.
+    fn look(&mut self) -> Result<bool> {
+        self.hear()?;
+        for (link, exists) in self.pending.changed.iter_mut().filter(|(_, exists)| *exists) {
+            // One of ours that has just been made comes up a moment later, and what is told may be
+            // old.
+            if is_own(&link.name)
+                && !link.up
+                && let Ok(Some(now)) = self.socket.link(&link.name)
+            {
+                (link.up, *exists) = (now.up, true);
+            }
+        }
+        if self.pending.changed.len() > CHANGED_MAX {
+            self.pending.changed.clear();
+            self.wants_all = true;
+        }
+        if std::mem::take(&mut self.wants_all) {
+            let (mut links, is_whole) = self.socket.links_now()?;
+            links.iter_mut().for_each(look_whether_it_forwards);
+            self.pending.all = Some(Listing { links, is_whole });
+            self.wants_all = !is_whole;
+        }
+        if std::mem::take(&mut self.wants_addresses) {
+            match self.socket.addresses() {
+                Ok(addresses) => self.pending.addresses = Some(addresses),
+                Err(error) => {
+                    self.wants_addresses = true;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(!self.wants_all)
+    }
+
+    fn hand_over(&mut self, now: Instant) {
+        if self.pending.is_nothing() || now < self.told_at + TOGETHER {
+            return;
+        }
+        self.told_at = now;
+        match self.out.try_send(std::mem::take(&mut self.pending)) {
+            Ok(()) => self.waker.wake(),
+            // They add up with what comes.
+            Err(TrySendError::Full(news) | TrySendError::Disconnected(news)) => self.pending = news,
+        }
+    }
+}

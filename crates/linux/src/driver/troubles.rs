@@ -1,0 +1,49 @@
+//! What housekeeping could not do, as findings: each is tried again, and none ends the gateway.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::divert::{Diagnosis, Severity};
+
+/// The kernel's lists of interfaces or addresses cannot be read.
+pub(super) const LISTS: &str = "interfaces-unread";
+/// There is no device for an interface.
+pub(super) const DEVICES: &str = "device-missing";
+/// The journal cannot keep what is held.
+pub(super) const JOURNAL: &str = "journal-without-room";
+
+/// Shared by those who work and those who ask.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Troubles(Arc<Mutex<BTreeMap<&'static str, Diagnosis>>>);
+
+impl Troubles {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<&'static str, Diagnosis>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// This is so from here on. The log hears of it once.
+    pub(super) fn begin(
+        &self,
+        id: &'static str,
+        severity: Severity,
+        text: &str,
+        error: &dyn std::fmt::Display,
+    ) {
+        let found = Diagnosis::new(id, severity, text).seen("error", error);
+        if self.all().insert(id, found).is_none() {
+            tracing::error!(%error, "{text}");
+        }
+    }
+
+    /// It is over.
+    pub(super) fn end(&self, id: &'static str) {
+        if self.all().remove(id).is_some() {
+            tracing::info!(id, "this trouble is over");
+        }
+    }
+
+    /// What is wrong now.
+    pub(super) fn found(&self) -> Vec<Diagnosis> {
+        self.all().values().cloned().collect()
+    }
+}
