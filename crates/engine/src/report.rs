@@ -93,6 +93,16 @@ impl Engine {
         self.table.iter().take(limit).map(|(_, f)| self.flow_status(now, f)).collect()
     }
 
+    /// The next flows in table order, from this slot on, of so many slots; and the slot to go on
+    /// from.
+    #[must_use]
+    pub fn flows_from(&self, now: Instant, from: u32, slots: u32) -> (Vec<FlowStatus>, Option<u32>) {
+        let end = self.table.slots();
+        let until = from.saturating_add(slots).min(end);
+        let some = (from..until).filter_map(|slot| self.table.get(self.table.in_slot(slot)?.0));
+        (some.map(|f| self.flow_status(now, f)).collect(), (until < end).then_some(until))
+    }
+
     /// The flow between two endpoints, in whichever order they are named and whichever routing
     /// domain it is in.
     #[must_use]

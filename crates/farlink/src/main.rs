@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::FromArgMatches;
 
 mod admin;
+mod answers;
 #[cfg(feature = "lab")]
 mod bench;
 mod check;

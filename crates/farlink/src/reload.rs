@@ -1,9 +1,14 @@
 //! Another configuration for the gateway that runs: `farlink reload`, and SIGHUP.
 
-use anyhow::Result;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::Scope;
+
+use anyhow::{Context, Result};
 use farlink_gateway::{Config, Reconfigured};
 use farlink_linux::divert::{DivertConfig, Selection};
 use farlink_linux::driver::{Attendance, Wanted};
+use farlink_linux::event_loop::Waker;
 use serde::Serialize;
 
 use crate::config::Settings;
@@ -44,24 +49,67 @@ fn traffic_changed(before: &Config, after: &Config, whole: (&[String], &[String]
 }
 
 /// Where the configuration comes from, and what of it the gateway is not told.
-pub struct Source<'a> {
-    read: &'a dyn Fn() -> Result<Settings>,
+pub struct Source {
+    /// A thread reads: files may be slow.
+    orders: SyncSender<()>,
+    read: Receiver<Result<Settings>>,
     /// What holds from the start on.
     started: Settings,
 }
 
-impl<'a> Source<'a> {
-    /// It is read by this, and these have come of it at the start.
-    pub fn new(read: &'a dyn Fn() -> Result<Settings>, settings: &Settings) -> Self {
-        Self { read, started: settings.clone() }
+/// Readings that may wait.
+const WAITING_MAX: usize = 8;
+
+impl Source {
+    /// It is read by this, and these have come of it at the start. `waker` is woken when it has
+    /// been read.
+    ///
+    /// # Errors
+    /// There can be no thread.
+    pub fn start<'scope>(
+        scope: &'scope Scope<'scope, '_>,
+        read: &'scope (dyn Fn() -> Result<Settings> + Sync),
+        started: Settings,
+        waker: Arc<Waker>,
+    ) -> Result<Self> {
+        let (orders, ordered) = sync_channel(WAITING_MAX);
+        let (out, has_read) = sync_channel(WAITING_MAX);
+        let work = move || {
+            for () in ordered {
+                if out.send(read()).is_err() {
+                    return;
+                }
+                waker.wake();
+            }
+        };
+        std::thread::Builder::new()
+            .name("configuration".to_owned())
+            .spawn_scoped(scope, work)
+            .context("cannot start the thread that reads the configuration")?;
+        Ok(Self { orders, read: has_read, started })
     }
 
-    /// Reads it again. What differs holds from now on, or is named.
+    /// What holds from the start on.
+    pub fn started(&self) -> &Settings {
+        &self.started
+    }
+
+    /// It is read soon: see [`Source::next_read`]. `false`: that is so already.
+    pub fn read(&self) -> bool {
+        self.orders.try_send(()).is_ok()
+    }
+
+    /// It has been read.
+    pub fn next_read(&self) -> Option<Result<Settings>> {
+        self.read.try_recv().ok()
+    }
+
+    /// What differs holds from now on, or is named.
     ///
     /// # Errors
     /// What is wrong with it. The gateway goes by the old one then.
-    pub fn reload(&self, attendance: &mut Attendance<'_>) -> Result<Outcome> {
-        let new = (self.read)()?;
+    fn reload(&self, read: Result<Settings>, attendance: &mut Attendance<'_>) -> Result<Outcome> {
+        let new = read?;
         let old = &self.started;
         let mut config = new.gateway;
         let was_whole = attendance.whole();
@@ -104,8 +152,12 @@ impl<'a> Source<'a> {
     }
 
     /// The same, for the log.
-    pub fn reload_and_tell(&self, attendance: &mut Attendance<'_>) -> Result<Outcome, String> {
-        match self.reload(attendance) {
+    pub fn reload_and_tell(
+        &self,
+        read: Result<Settings>,
+        attendance: &mut Attendance<'_>,
+    ) -> Result<Outcome, String> {
+        match self.reload(read, attendance) {
             Ok(outcome) => {
                 let (applied, at_restart) = (outcome.applied.join(", "), outcome.at_restart.join(", "));
                 tracing::info!(applied, "the configuration has been read again");

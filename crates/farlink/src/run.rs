@@ -5,38 +5,32 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use farlink_linux::divert::Method;
-use farlink_linux::driver::{
-    Attendance, By, DiversionStatus, Driver, DriverConfig, DriverStatus, End, OwnPackets, Pulse,
-};
+use farlink_linux::driver::{By, Driver, DriverConfig, End, OwnPackets, Pulse};
 use farlink_linux::event_loop::Signals;
 use farlink_linux::{caps, watchdog};
 use sd_notify::NotifyState;
-use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tracing_subscriber::EnvFilter;
 
 use crate::admin::client::ask;
-use crate::admin::protocol::{Request, Response};
-use crate::admin::server::{Call, Server, refuse_if_served};
-use crate::check::{Interface, Running};
+use crate::admin::protocol::Request;
+use crate::admin::server::{Server, refuse_if_served};
+use crate::answers::Answerer;
 use crate::cli::RunArgs;
 use crate::config::{self, Quick, Settings};
 use crate::metrics;
 use crate::out::outln;
-use crate::{log, reload, settings};
+use crate::{log, reload};
 
 /// The command line or the configuration is wrong; nothing was started. As for clap's own errors.
 pub const WRONG_CONFIGURATION: u8 = 2;
 /// How often systemd hears that a drain goes on, at least, and how much longer it may take then
 /// before it is believed to hang.
 const DRAIN_TOLD_EVERY: Duration = Duration::from_secs(2);
-/// Flows that one answer may hold.
-const FLOWS_MAX: usize = 1_000_000;
 
 /// Runs the daemon until it is told to end.
 pub fn run(args: &RunArgs) -> Result<ExitCode> {
@@ -45,7 +39,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
 
 /// The same with this configuration; `check_config`: it is only read.
 pub fn run_with(
-    configured: &dyn Fn() -> Result<Settings>,
+    configured: &(dyn Fn() -> Result<Settings> + Sync),
     filter: &str,
     check_config: bool,
 ) -> Result<ExitCode> {
@@ -166,7 +160,7 @@ fn start_log(filter: EnvFilter) {
     }
 }
 
-fn serve(settings: Settings, configured: &dyn Fn() -> Result<Settings>) -> Result<End> {
+fn serve(settings: Settings, configured: &(dyn Fn() -> Result<Settings> + Sync)) -> Result<End> {
     refuse_if_served(&settings.socket)?;
     // Before any thread is started: all of them inherit what is blocked and what is given up here.
     let signals = Signals::take(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?;
@@ -188,17 +182,12 @@ fn serve(settings: Settings, configured: &dyn Fn() -> Result<Settings>) -> Resul
         false => None,
     };
     log::start_thread()?;
-    let source = reload::Source::new(configured, &settings);
+    let started = settings.clone();
     let mut gateway = settings.gateway;
     gateway.seed = random_seed()?;
     if gateway.identity == 0 {
         gateway.identity = (random_seed()? >> 32) as u32 | 1;
     }
-    let answerer = Answerer {
-        divert: settings.divert.clone(),
-        drain_timeout_seconds: settings.drain_timeout.as_secs(),
-        source,
-    };
     let driver = Driver::start(DriverConfig {
         finders: settings.finders,
         selectors: settings.selectors,
@@ -227,7 +216,12 @@ fn serve(settings: Settings, configured: &dyn Fn() -> Result<Settings>) -> Resul
     let _ = sd_notify::notify(false, &[NotifyState::Ready]);
     tell_supervisor(driver.pulse());
     tracing::info!(socket = %settings.socket.display(), "diverting");
-    Ok(driver.run(Some(&signals), |attendance| answerer.answer_all(&calls, attendance))?)
+    std::thread::scope(|scope| {
+        let source = reload::Source::start(scope, configured, started, driver.waker())?;
+        let (divert, drain_timeout) = (source.started().divert.clone(), source.started().drain_timeout);
+        let mut answerer = Answerer::new(divert, drain_timeout.as_secs(), source);
+        Ok(driver.run(Some(&signals), |attendance| answerer.answer_all(&calls, attendance))?)
+    })
 }
 
 /// Tells systemd that the event loop turns, twice in the time after which it would end the service
@@ -271,165 +265,4 @@ fn random_seed() -> Result<u64> {
 /// For the metrics thread: asks the event loop as everybody else does.
 fn snapshot(socket: &Path) -> Option<Value> {
     ask(socket, &Request::Status {}).ok()
-}
-
-/// What `farlink status --json` prints.
-#[derive(Serialize)]
-struct Snapshot {
-    version: &'static str,
-    uptime_seconds: u64,
-    #[serde(flatten)]
-    gateway: farlink_gateway::Status,
-    interfaces: Vec<Value>,
-    diversion: DiversionStatus,
-    driver: Value,
-    /// What `farlink set` changes, and what is in force.
-    settings: serde_json::Map<String, Value>,
-}
-
-/// Answers requests on the event loop's thread.
-struct Answerer<'a> {
-    divert: farlink_linux::divert::DivertConfig,
-    drain_timeout_seconds: u64,
-    source: reload::Source<'a>,
-}
-
-impl Answerer<'_> {
-    fn answer_all(&self, calls: &Receiver<Call>, attendance: &mut Attendance<'_>) {
-        if attendance.take_reload() {
-            // What comes of it stands in the log.
-            let _ = self.source.reload_and_tell(attendance);
-        }
-        while let Ok(call) = calls.try_recv() {
-            let response = self.answer(&call.request, attendance);
-            call.answer(response);
-        }
-    }
-
-    fn answer(&self, request: &Request, attendance: &mut Attendance<'_>) -> Response {
-        let now = attendance.now();
-        let done = |outcome: std::result::Result<(), String>| match outcome {
-            Ok(()) => Response::ok(()),
-            Err(wrong) => Response::error(wrong),
-        };
-        match request {
-            Request::Status {} => {
-                let driver = attendance.status();
-                let settings = settings::in_force(attendance).into_iter();
-                Response::ok(Snapshot {
-                    settings: settings.map(|(key, value)| (key, value.into())).collect(),
-                    version: env!("CARGO_PKG_VERSION"),
-                    uptime_seconds: driver.uptime_s as u64,
-                    gateway: attendance.gateway().status_at(now),
-                    interfaces: driver.ports.iter().map(port).collect(),
-                    driver: driver_counters(&driver),
-                    diversion: driver.diversion,
-                })
-            }
-            Request::Flows { limit } => {
-                Response::ok(attendance.gateway().flows(now, (*limit).min(FLOWS_MAX)))
-            }
-            Request::Set { key, value } => {
-                let outcome = settings::set(attendance, key, value).map_err(|not_set| not_set.to_string());
-                match &outcome {
-                    Ok(()) => tracing::info!(key, value, "set"),
-                    Err(wrong) => tracing::warn!(key, value, "not set: {wrong}"),
-                }
-                done(outcome)
-            }
-            Request::Trace { flow, seconds } => {
-                let until = now + farlink_wire::Duration::from_secs(*seconds);
-                let wish = crate::trace_cmd::wish(flow).map_err(|e| e.to_string());
-                let start =
-                    |wish| attendance.gateway().trace(now, Some((wish, until))).map_err(str::to_owned);
-                done(wish.and_then(start))
-            }
-            Request::TraceRead {} => match attendance.gateway().take_trace(now) {
-                Some(taken) => Response::ok(taken),
-                None => Response::error("there is no trace: it has ended, or nobody read it for ten seconds"),
-            },
-            Request::TraceStop {} => done(attendance.gateway().trace(now, None).map_err(str::to_owned)),
-            Request::Link { link, up } => done(self.link_state(link, *up, attendance)),
-            Request::Reload {} => match self.source.reload_and_tell(attendance) {
-                Ok(outcome) => Response::ok(outcome),
-                Err(wrong) => Response::error(wrong),
-            },
-            Request::Drain {} => {
-                attendance.drain();
-                Response::ok(json!({"drain_timeout_seconds": self.drain_timeout_seconds}))
-            }
-            Request::Check {} => Response::ok(self.running(attendance)),
-        }
-    }
-
-    fn link_state(
-        &self,
-        name: &str,
-        up: bool,
-        attendance: &mut Attendance<'_>,
-    ) -> std::result::Result<(), String> {
-        let all = links(attendance);
-        let known = all.iter().find(|(link, interface)| link == name || interface == name);
-        let interface = known.map(|(_, interface)| interface.clone());
-        // An unknown name is the driver's to refuse.
-        if interface.is_none() && attendance.status().ports.iter().any(|port| port.interface == name) {
-            let links: Vec<_> = all.into_iter().map(|(link, _)| link).collect();
-            return Err(format!("no link is declared on {name}; links: {}", links.join(", ")));
-        }
-        attendance.link_state(interface.as_deref().unwrap_or(name), up)?;
-        tracing::info!(link = name, up, "link state, as told");
-        Ok(())
-    }
-
-    fn running(&self, attendance: &mut Attendance<'_>) -> Running {
-        let links = links(attendance);
-        let is_link = |name: &str| links.iter().any(|(_, interface)| interface == name);
-        let (ports, diverted) = (attendance.status().ports, attendance.diverted());
-        let interfaces = ports.into_iter().map(|p| Interface {
-            is_link: is_link(&p.interface),
-            device_index: diverted.iter().find(|d| d.tun == p.tun).map_or(0, |d| d.tun_index),
-            name: p.interface,
-            device: p.tun,
-        });
-        Running {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            uptime_seconds: attendance.status().uptime_s as u64,
-            pid: std::process::id(),
-            method: attendance.diversion().method.to_owned(),
-            instance: self.divert.instance.clone(),
-            mark_mask: self.divert.mark_mask,
-            table_base: self.divert.table_base,
-            rule_priority: self.divert.rule_priority,
-            interfaces: interfaces.collect(),
-            whole: attendance.whole(),
-            shims: self.divert.shims(),
-            trouble: attendance.diversion().found,
-        }
-    }
-}
-
-/// The links that are declared now, with their interfaces.
-fn links(attendance: &mut Attendance<'_>) -> Vec<(String, String)> {
-    let declared =
-        attendance.gateway().named().filter_map(|i| Some((i.link.as_ref()?.name.clone(), i.name.clone())));
-    declared.collect()
-}
-
-/// A port under the names that the manual uses, first.
-pub fn port(port: &farlink_linux::driver::PortStatus) -> Value {
-    let mut value = json!({"name": port.interface, "device": port.tun});
-    if let (Some(to), Ok(Value::Object(from))) = (value.as_object_mut(), serde_json::to_value(port)) {
-        to.extend(from.into_iter().filter(|(key, _)| key != "interface" && key != "tun"));
-    }
-    value
-}
-
-pub fn driver_counters(driver: &DriverStatus) -> Value {
-    let mut value = json!(driver.counters);
-    value["route_lookups"] = json!(driver.route_lookups);
-    value["spread"] = json!(driver.spread);
-    value["profile"] = json!(driver.profile);
-    value["journal_refused"] = json!(driver.journal_refused);
-    value["log_lines_lost"] = json!(log::lines_lost());
-    value
 }

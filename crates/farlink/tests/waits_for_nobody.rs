@@ -3,6 +3,10 @@
 //! taken away. In network namespaces, as root.
 
 mod bed;
+#[path = "bed/calls.rs"]
+mod calls;
+#[path = "bed/held_lock.rs"]
+mod held_lock;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -166,5 +170,233 @@ fn a_log_that_nobody_reads_stops_nothing() {
         let log = reader.join().unwrap();
         assert!(log.contains("lines of the log are lost"), "{} bytes of log", log.len());
         assert!(log.contains("no connection was broken"), "the last line is there");
+    });
+}
+
+/// Interfaces that are no concern of Farlink, some of them always there, others in bursts.
+#[test]
+fn interfaces_of_others_come_and_go_and_it_lives() {
+    by_both_methods("interfaces_of_others_come_and_go_and_it_lives", |method| {
+        let bed = Bed::new("others");
+        let pairs = |from: u32, to: u32, line: &dyn Fn(u32) -> String| {
+            let batch: String = (from..to).map(line).collect();
+            let file = bed.directory.join("batch");
+            std::fs::write(&file, batch).unwrap();
+            bed.in_gateway(&format!("ip -batch {}", file.display()));
+        };
+        let add = |n: u32| format!("link add oa{n} type veth peer name ob{n}\n");
+        pairs(0, 60, &add);
+        let daemon = bed.boot(method);
+        bed.splits("at first");
+        let mut one = bed.carries();
+        let until = Instant::now() + Duration::from_secs(20);
+        std::thread::scope(|scope| {
+            let storm = scope.spawn(|| {
+                while Instant::now() < until {
+                    pairs(1000, 1050, &add);
+                    pairs(1000, 1050, &|n| format!("link del oa{n}\n"));
+                }
+            });
+            while !storm.is_finished() {
+                one.round();
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        assert!(one.gap < GAP_MAX, "{:?}", one.gap);
+        bed.splits("afterwards");
+        bed.ends(daemon);
+    });
+}
+
+/// The kernel's lock for interfaces (RTNL) is held by others for two seconds.
+#[test]
+fn the_lock_for_interfaces_is_held_by_others() {
+    by_both_methods("the_lock_for_interfaces_is_held_by_others", |method| {
+        let bed = Bed::new("lock");
+        let daemon = bed.boot(method);
+        bed.splits("at first");
+        let mut one = bed.carries();
+        one.go_on(Duration::from_millis(300));
+        one.gap = Duration::ZERO;
+        let (mut opened, mut held) = (Duration::ZERO, Duration::ZERO);
+        std::thread::scope(|scope| {
+            let Some(lock) = held_lock::hold() else { return };
+            // Who asks the kernel for an interface meanwhile waits as long.
+            let asker = scope.spawn(|| {
+                let began = Instant::now();
+                bed.in_gateway("ip link show lo");
+                began.elapsed()
+            });
+            let until = Instant::now() + Duration::from_secs(2);
+            while Instant::now() < until {
+                one.round();
+                let began = Instant::now();
+                bed.carries().end();
+                bed.status();
+                opened = opened.max(began.elapsed());
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            drop(lock);
+            held = asker.join().unwrap();
+        });
+        if held == Duration::ZERO {
+            says("the_lock_for_interfaces_is_held_by_others", "there is no userfaultfd here");
+            return;
+        }
+        eprintln!("{method}: held for {held:?}; longest gap {:?}, opening {opened:?}", one.gap);
+        assert!(held > Duration::from_secs(2), "{held:?}");
+        assert!(one.gap < GAP_MAX && opened < GAP_MAX, "{:?} {opened:?}", one.gap);
+        bed.ends(daemon);
+    });
+}
+
+/// Its own devices are deleted, moved, renamed and taken down, one after the other.
+#[test]
+fn a_device_that_is_taken_away_is_made_anew() {
+    by_both_methods("a_device_that_is_taken_away_is_made_anew", |method| {
+        let bed = Bed::new("device");
+        let daemon = bed.boot(method);
+        bed.splits("at first");
+        let elsewhere = bed.server.name().to_owned();
+        for what in [
+            "ip link del farlink0".to_owned(),
+            "ip link del farlink1".to_owned(),
+            format!("ip link set farlink0 netns {elsewhere}"),
+            "ip link set farlink1 down".to_owned(),
+            "ip link set farlink0 name mine || { ip link set farlink0 down; ip link set farlink0 name mine; }".to_owned(),
+        ] {
+            let mut one = bed.carries();
+            one.go_on(Duration::from_millis(100));
+            std::thread::scope(|scope| {
+                scope.spawn(|| bed.in_gateway(&what));
+                one.go_on(Duration::from_secs(2));
+            });
+            eprintln!("{method}: {what}: longest gap {:?}", one.gap);
+            assert!(one.gap < GAP_MAX, "{what}: {:?}\n{}", one.gap, bed.log());
+            bed.splits(&what);
+            one.end();
+        }
+        let there = bed.in_gateway("ls /sys/class/net");
+        let all = if method == "bump" { 4 } else { 2 };
+        assert_eq!(there.matches("farlink").count(), all, "{there}");
+        assert!(!there.contains("mine"), "{there}");
+        let stands = |status: &Value| status.pointer("/diversion/in_place") == Some(&Value::Bool(true));
+        bed.eventually("all is in place", || stands(&bed.status()));
+        bed.ends(daemon);
+    });
+}
+
+/// More interfaces come than there is time for: what is there goes on meanwhile.
+#[test]
+fn many_interfaces_that_are_diverted_come_at_once() {
+    by_both_methods("many_interfaces_that_are_diverted_come_at_once", |method| {
+        let bed = Bed::new("many");
+        std::fs::write(
+            bed.directory.join("farlink.toml"),
+            format!("{LINK}[[interface]]\nname = \"many*\"\n"),
+        )
+        .unwrap();
+        let daemon = bed.boot(method);
+        bed.splits("at first");
+        let batch = |line: &dyn Fn(u32) -> String| {
+            let file = bed.directory.join("batch");
+            std::fs::write(&file, (0..50).map(line).collect::<String>()).unwrap();
+            bed.in_gateway(&format!("ip -batch {}", file.display()));
+        };
+        let mut one = bed.carries();
+        let mut opened = Duration::ZERO;
+        std::thread::scope(|scope| {
+            let work = scope.spawn(|| {
+                batch(&|n| format!("link add many{n} up type veth peer name other{n}\n"));
+                std::thread::sleep(Duration::from_secs(2));
+                batch(&|n| format!("link del many{n}\n"));
+                std::thread::sleep(Duration::from_secs(2));
+            });
+            while !work.is_finished() {
+                one.round();
+                let began = Instant::now();
+                bed.carries().end();
+                opened = opened.max(began.elapsed());
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        eprintln!("{method}: longest gap {:?}, opening {opened:?}", one.gap);
+        assert!(one.gap < GAP_MAX && opened < GAP_MAX, "{:?} {opened:?}", one.gap);
+        bed.ends(daemon);
+    });
+}
+
+/// What the thread that carries packets may ask the kernel for. Nothing of it waits for a lock
+/// that others hold, for a file, a log or a person.
+const ALLOWED: [(i64, &str); 13] = [
+    (libc::SYS_readv, "packets come"),
+    (libc::SYS_writev, "packets leave"),
+    (libc::SYS_epoll_pwait2, "waiting"),
+    (libc::SYS_epoll_ctl, "a device comes or goes"),
+    (libc::SYS_clock_gettime, "where the machine has no better clock"),
+    (libc::SYS_futex, "channels"),
+    (libc::SYS_restart_syscall, "waiting"),
+    (libc::SYS_mmap, "memory"),
+    (libc::SYS_munmap, "memory"),
+    (libc::SYS_mremap, "memory"),
+    (libc::SYS_madvise, "memory"),
+    (libc::SYS_mprotect, "memory"),
+    (libc::SYS_brk, "memory"),
+];
+/// These are read, and nothing else.
+const READ: [&str; 2] = ["anon_inode:[eventfd]", "anon_inode:[signalfd]"];
+
+fn is_allowed(nr: i64, what: &str) -> bool {
+    let is_known = ALLOWED.iter().any(|(allowed, _)| *allowed == nr);
+    is_known || (nr == libc::SYS_read && READ.contains(&what))
+}
+
+/// Under load of all kinds, half a minute with each method.
+#[test]
+fn the_loop_asks_the_kernel_for_packets_and_time_alone() {
+    by_both_methods("the_loop_asks_the_kernel_for_packets_and_time_alone", |method| {
+        let bed = Bed::new("calls");
+        let log = bed.directory.join("connections.log");
+        let found = bed.directory.join("found.json");
+        let more = format!(
+            "[admin]\nconnection_log = \"{}\"\nfound_rates = \"{}\"\n",
+            log.display(),
+            found.display()
+        );
+        std::fs::write(bed.directory.join("farlink.toml"), format!("{more}{LINK}")).unwrap();
+        let daemon = bed.boot(method);
+        bed.splits("at first");
+        let thread = i32::try_from(daemon.id()).unwrap();
+        let calls = std::thread::scope(|scope| {
+            let tracer = scope.spawn(move || calls::of_thread(thread, Duration::from_secs(30)));
+            let mut one = bed.carries();
+            let mut n = 0;
+            while !tracer.is_finished() {
+                n += 1;
+                one.round();
+                bed.carries().end();
+                match n % 40 {
+                    1 => drop(bed.status()),
+                    5 => drop(bed.ask(&["flows", "--json"])),
+                    9 => drop(bed.in_gateway("ip link add oa0 type veth peer name ob0")),
+                    13 => drop(bed.in_gateway("ip link del oa0; ip addr add 10.99.0.1/32 dev to-server")),
+                    17 => drop(bed.ask(&["reload"])),
+                    21 => drop(bed.ask(&["set", "link.to-server.rate_bps", "400000000"])),
+                    25 => {
+                        drop(bed.in_gateway("ip link del farlink0; ip addr del 10.99.0.1/32 dev to-server"))
+                    }
+                    29 => drop(bed.in_gateway("ip link set farlink1 down")),
+                    33 => drop(bed.ask(&["check", "--seconds", "1"])),
+                    _ => {}
+                }
+            }
+            tracer.join().unwrap()
+        });
+        let bad: Vec<_> = calls.iter().filter(|((nr, what), _)| !is_allowed(*nr, what)).collect();
+        assert!(bad.is_empty(), "{method}: number and descriptor, and how often: {bad:?}");
+        let of = |nr| calls.iter().filter(|((of, _), _)| *of == nr).map(|(_, n)| n).sum::<u64>();
+        assert!(of(libc::SYS_readv) > 1000 && of(libc::SYS_epoll_pwait2) > 100, "{calls:?}");
+        bed.splits("afterwards");
+        bed.ends(daemon);
     });
 }

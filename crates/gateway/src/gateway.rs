@@ -603,4 +603,11 @@ impl Gateway {
     pub fn flows(&self, now: Instant, limit: usize) -> Vec<FlowStatus> {
         self.engine.flows(now, limit).into_iter().map(|flow| self.with_names(flow)).collect()
     }
+    /// The next flows in table order, from this place on, of so many places; and the place to go on
+    /// from.
+    #[must_use]
+    pub fn flows_from(&self, now: Instant, from: u32, places: u32) -> (Vec<FlowStatus>, Option<u32>) {
+        let (flows, next) = self.engine.flows_from(now, from, places);
+        (flows.into_iter().map(|flow| self.with_names(flow)).collect(), next)
+    }
 }

@@ -1,6 +1,7 @@
 //! The Linux datapath: TUNs, timers, link and route events, signals; round one gateway, on one
 //! thread.
 
+mod attendance;
 mod budgets;
 mod calendar;
 mod connection_log;
@@ -41,6 +42,7 @@ use std::sync::atomic::Ordering;
 use farlink_gateway::{Config, Fates, Gateway, IfaceId, PACKETS_PER_TURN, Record};
 use farlink_wire::{Duration, Instant};
 
+pub use attendance::Attendance;
 pub use connection_log::{ConnectionLogConfig, LogTarget};
 pub use own::OwnPackets;
 pub use profile::StageStatus;
@@ -212,6 +214,8 @@ pub struct Driver {
     waker: Arc<Waker>,
     phase: Phase,
     is_reload_wanted: bool,
+    /// Whoever attends to it wants to go on at once.
+    is_asked_again: bool,
     drain_timeout: Duration,
     started: Instant,
     /// Which TUN is read first; moves on.
@@ -225,11 +229,6 @@ pub struct Driver {
     shortage: Shortage,
     found: Option<FoundFile>,
     budgets: Budgets,
-}
-
-/// What whoever attends to a running driver may look at and do, between two batches of packets.
-pub struct Attendance<'a> {
-    driver: &'a mut Driver,
 }
 
 impl Driver {
@@ -304,6 +303,7 @@ impl Driver {
             waker,
             phase: Phase::Running,
             is_reload_wanted: false,
+            is_asked_again: false,
             drain_timeout: config.drain_timeout,
             started: clock::now(),
             first: 0,
@@ -367,18 +367,27 @@ impl Driver {
         Ok(records)
     }
 
+    /// Devices that were ordered are there.
+    fn await_devices(&mut self) {
+        self.maker.wait();
+        self.take_made();
+    }
+
     /// Packets come from here on.
     fn divert(&mut self, config: DivertConfig, bump: Option<Arc<Bump>>) -> Result<()> {
         if let Some(bump) = bump {
             self.bump = Some(Arc::clone(&bump));
             // Before the guard looks whether something is missing.
             self.list()?;
+            self.await_devices();
+            // What was made last has its programs.
             self.maker.wait();
             let pulse = Arc::clone(&self.pulse);
             let everything = config.takes_everything();
             self.bump_guard = Some(BumpGuard::start(bump, self.net.ways(), pulse, everything)?);
             return Ok(());
         }
+        self.await_devices();
         self.told = (self.diverted(), self.whole());
         let divert = Divert::apply(config, self.told.0.clone())?;
         self.guard = Some(Guard::start(divert, Arc::clone(&self.pulse), Arc::clone(&self.waker))?);
@@ -441,7 +450,7 @@ impl Driver {
                     self.signal(signal);
                 }
             }
-            if is_woken || self.is_reload_wanted {
+            if is_woken || self.is_reload_wanted || std::mem::take(&mut self.is_asked_again) {
                 self.waker.clear();
                 self.pulse.is_answering.store(true, Ordering::Relaxed);
                 attend(&mut Attendance { driver: &mut self });
@@ -456,6 +465,9 @@ impl Driver {
     }
 
     fn deadline(&mut self) -> Option<Instant> {
+        if self.is_asked_again {
+            return Some(Instant::ZERO);
+        }
         let retries = self.net.faces.iter().filter_map(Face::retry_at).min();
         let drain = match self.phase {
             Phase::Running => None,
@@ -632,71 +644,5 @@ impl Driver {
         if let Some(log) = &mut self.net.connection_log {
             log.hand_back(wanted);
         }
-    }
-}
-
-impl Attendance<'_> {
-    /// The gateway.
-    pub fn gateway(&mut self) -> &mut Gateway {
-        &mut self.driver.gateway
-    }
-    /// The time.
-    #[must_use]
-    pub fn now(&self) -> Instant {
-        clock::now()
-    }
-    /// What the driver counts.
-    #[must_use]
-    pub fn status(&self) -> DriverStatus {
-        self.driver.status()
-    }
-    /// What is diverted where.
-    #[must_use]
-    pub fn diverted(&self) -> Vec<Diverted> {
-        self.driver.diverted()
-    }
-    /// The interfaces of which everything is diverted that leaves by them.
-    #[must_use]
-    pub fn whole(&self) -> Vec<String> {
-        self.driver.whole()
-    }
-    /// How diversion stands.
-    #[must_use]
-    pub fn diversion(&self) -> DiversionStatus {
-        self.driver.diversion()
-    }
-    /// Whether the stages of the datapath are measured.
-    #[must_use]
-    pub fn is_profiled(&self) -> bool {
-        self.driver.net.profile.is_some()
-    }
-    /// Measures each stage of the datapath from now on, beginning at zero, or no more.
-    pub fn set_profile(&mut self, on: bool) {
-        self.driver.net.profile = on.then(|| Box::new(Profile::default()));
-    }
-    /// SIGHUP has come since this was asked last: another configuration is to be read.
-    pub fn take_reload(&mut self) -> bool {
-        core::mem::take(&mut self.driver.is_reload_wanted)
-    }
-    /// Starts draining, as SIGTERM does.
-    pub fn drain(&mut self) {
-        self.driver.start_drain();
-    }
-    /// An interface, or the link behind it, went away or came back, as somebody outside knows
-    /// better than the kernel (a modem).
-    ///
-    /// # Errors
-    /// The name is not that of a diverted interface; the text says which there are.
-    pub fn link_state(&mut self, interface: &str, up: bool) -> std::result::Result<(), String> {
-        let Driver { gateway, net, .. } = &mut *self.driver;
-        let Some(id) = net.ports.iter().find(|p| p.interface == interface).map(|p| p.id) else {
-            let names: Vec<&str> = net.ports.iter().map(|p| p.interface.as_str()).collect();
-            return Err(format!(
-                "there is no diverted interface {interface}; there are {}",
-                names.join(", ")
-            ));
-        };
-        gateway.link_declared(clock::now(), id, up, net);
-        Ok(())
     }
 }

@@ -68,9 +68,12 @@ impl Spreader {
         self.on.then(|| -> Work { Box::new(move || write(&file, &text)) })
     }
 
-    /// A device is gone.
-    pub fn remove(&mut self, index: u32) {
-        self.files.retain(|(known, _)| *known != index);
+    /// A device is gone. Its file is closed where the work that is returned is done.
+    #[must_use]
+    pub fn remove(&mut self, index: u32) -> Option<Work> {
+        let place = self.files.iter().position(|(known, _)| *known == index)?;
+        let (_, file) = self.files.swap_remove(place);
+        Some(Box::new(move || drop(file)))
     }
 
     /// Packets and bytes written so far, into all TUNs together. Returns what is to be done, by

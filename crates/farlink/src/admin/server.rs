@@ -27,13 +27,16 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct Call {
     /// What is asked.
     pub request: Request,
-    reply: SyncSender<Response>,
+    reply: SyncSender<Answer>,
 }
+
+/// An answer, which the thread of the asker puts into words.
+pub type Answer = Box<dyn FnOnce() -> Response + Send>;
 
 impl Call {
     /// Answers it. The asker may have gone; then nothing happens.
-    pub fn answer(self, response: Response) {
-        let _ = self.reply.try_send(response);
+    pub fn answer(self, answer: impl FnOnce() -> Response + Send + 'static) {
+        let _ = self.reply.try_send(Box::new(answer));
     }
 }
 
@@ -135,12 +138,15 @@ fn serve(connection: &UnixStream, calls: &SyncSender<Call>, wake: &dyn Fn()) -> 
 }
 
 fn ask(request: Request, calls: &SyncSender<Call>, wake: &dyn Fn()) -> Response {
-    let (reply, answer) = sync_channel(1);
+    let (reply, answer) = sync_channel::<Answer>(1);
     if calls.send(Call { request, reply }).is_err() {
         return Response::error("the gateway is ending");
     }
     wake();
-    answer.recv_timeout(PATIENCE).unwrap_or_else(|_| Response::error("the gateway did not answer"))
+    match answer.recv_timeout(PATIENCE) {
+        Ok(answer) => answer(),
+        Err(_) => Response::error("the gateway did not answer"),
+    }
 }
 
 #[cfg(test)]
@@ -163,7 +169,7 @@ mod tests {
                     Request::Set { key, .. } => Response::error(format!("unknown key `{key}`")),
                     request => Response::ok(format!("{request:?}")),
                 };
-                call.answer(answer);
+                call.answer(move || answer);
             }
         });
         assert_eq!(client::ask(&path, &Request::Status {}).unwrap(), "Status");

@@ -62,9 +62,9 @@ fn snapshot() -> Value {
     };
     let mut value = serde_json::to_value(&status).unwrap();
     value["uptime_seconds"] = json!(1);
-    value["interfaces"] = driver.ports.iter().map(crate::run::port).collect();
+    value["interfaces"] = driver.ports.iter().map(crate::answers::port).collect();
     value["diversion"] = json!(driver.diversion);
-    value["driver"] = crate::run::driver_counters(&driver);
+    value["driver"] = crate::answers::driver_counters(&driver);
     value["driver"]["profile"] = json!([{"name": "read", "calls": 3, "ns": 1500, "histogram": [1, 1, 1]}]);
     value
 }

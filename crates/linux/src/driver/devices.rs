@@ -48,7 +48,9 @@ impl Driver {
         tracing::error!(device = face.name(), "the device {why}: it is made anew");
         self.shortage.device_was_down(clock::now());
         let _ = self.poller.remove(&face);
-        self.spreader.remove(face.index());
+        if let Some(work) = self.spreader.remove(face.index()) {
+            self.maker.order(work);
+        }
         self.maker.note_there(n, false);
         // It may be closed when nobody watches it.
         self.watch_devices();

@@ -471,7 +471,9 @@ impl Driver {
         for Retiring { faces, .. } in gone {
             for face in self.net.faces.of(&faces) {
                 let _ = self.poller.remove(face);
-                self.spreader.remove(face.index());
+                if let Some(work) = self.spreader.remove(face.index()) {
+                    self.maker.order(work);
+                }
             }
             self.awaited.retain(|device| !faces.contains(&device.n));
             let taken = self.maker.take(&faces, &mut self.net.faces);
