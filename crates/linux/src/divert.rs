@@ -192,9 +192,7 @@ impl Divert {
     /// Puts back whatever somebody has removed: devices that are down, routes, rules, the nftables
     /// table.
     pub fn put_back(&mut self, socket: &mut Socket) -> Result<()> {
-        for one in &self.plan.interfaces {
-            socket.link_up(one.tun_index, true)?;
-        }
+        self.bring_up(socket);
         self.put_routes(socket)?;
         let Err(first) = self.put_table() else { return Ok(()) };
         if self.owned.take().is_none() {
@@ -203,6 +201,13 @@ impl Divert {
         // Who held the table is gone, or what it holds is not what was put there.
         self.owned = Some(OwnedTable::make(&self.plan.config.table_name())?);
         self.put_table()
+    }
+
+    /// A device that is down takes no route. One that is gone is soon another one.
+    fn bring_up(&self, socket: &mut Socket) {
+        for one in &self.plan.interfaces {
+            let _ = socket.link_up(one.tun_index, true);
+        }
     }
 
     /// Diverts what comes in by these interfaces from here on, and everything that leaves by those
@@ -221,6 +226,7 @@ impl Divert {
         if takes_more {
             self.now.whole = self.now.families;
         }
+        self.bring_up(socket);
         // Marks last, so that no packet is marked without a rule that knows the mark.
         if let Err(error) = self.put_routes(socket).and_then(|()| self.put_table()) {
             (self.plan, self.now.whole) = (before, whole_before);
