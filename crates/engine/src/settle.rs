@@ -7,6 +7,7 @@ use crate::cx::Cx;
 use crate::due::{Deadline, Due};
 use crate::engine::{Engine, cx};
 use crate::flow_id::FlowId;
+use crate::promise::Promise;
 use crate::record::Record;
 use crate::side::Side;
 use crate::turns::serve_in_turns;
@@ -21,6 +22,15 @@ const PUT_OFF: Duration = Duration::from_millis(1);
 const KEPT_ENTRIES: usize = 256;
 
 impl Engine {
+    /// Keeps the records of all flows that have one once more: another journal has begun.
+    pub fn journal_again(&self, net: &mut dyn World) {
+        for (id, flow) in self.table.iter() {
+            if let Some(record) = flow.journaled.as_deref() {
+                net.journal(id.slot, Some(record));
+            }
+        }
+    }
+
     /// After anything that touched a flow: mode, journal, ready queue, timer.
     pub(crate) fn after_event(&mut self, now: Instant, id: FlowId, net: &mut dyn World) {
         let mut cx = cx!(self, now, net);
@@ -46,6 +56,10 @@ impl Engine {
         if Record::is_news(flow.journaled.as_deref(), record.as_ref()) {
             cx.net.journal(id.slot, record.as_ref());
             flow.journaled = record.map(Box::new);
+            // What is held would die with the process, and nobody would reset its hosts.
+            if flow.journaled.is_some() && !cx.net.is_kept(id.slot) {
+                flow.change_promise(Promise::Nothing(cx.config.custody_notice));
+            }
         }
         for to in [Side::A, Side::B] {
             if !*flow.queued.get(to) && flow.wants(&cx, to).is_some() {

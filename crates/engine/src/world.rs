@@ -63,6 +63,10 @@ pub trait World {
     /// number that is reused. It must survive the process: a restart hands the records to
     /// `reset_recorded`.
     fn journal(&mut self, slot: u32, record: Option<&Record>);
+    /// The record under this slot is where it survives the process; else there was no room for it.
+    fn is_kept(&self, _slot: u32) -> bool {
+        true
+    }
     /// Hears what happens to a connection. The counters have it already.
     fn happened(&mut self, ends: &Ends, what: Event);
 }

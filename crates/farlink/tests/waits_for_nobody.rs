@@ -326,6 +326,70 @@ fn many_interfaces_that_are_diverted_come_at_once() {
     });
 }
 
+/// A small file system of its own.
+struct Small(std::path::PathBuf);
+
+impl Small {
+    fn mount(at: std::path::PathBuf) -> Self {
+        std::fs::create_dir_all(&at).unwrap();
+        let mut mount = std::process::Command::new("mount");
+        assert!(mount.args(["-t", "tmpfs", "-o", "size=1m", "none"]).arg(&at).status().unwrap().success());
+        Self(at)
+    }
+    fn fill(&self) {
+        let mut file = std::fs::File::create(self.0.join("filler")).unwrap();
+        while file.write_all(&[1; 4096]).is_ok() {}
+    }
+    fn free(&self) {
+        std::fs::remove_file(self.0.join("filler")).unwrap();
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+/// The file system of the journal is full, and the journal is cut.
+#[test]
+fn a_journal_without_room_and_one_that_is_cut_end_nothing() {
+    by_both_methods("a_journal_without_room_and_one_that_is_cut_end_nothing", |method| {
+        let bed = Bed::new("journal");
+        let small = Small::mount(bed.directory.join("run"));
+        let journal = small.0.join("journal");
+        let text = format!("{LINK}[divert]\njournal = \"{}\"\n", journal.display());
+        std::fs::write(bed.directory.join("farlink.toml"), text).unwrap();
+        small.fill();
+        let daemon = bed.boot(method);
+        let is_told =
+            |bed: &Bed| bed.status()["diversion"]["found"].to_string().contains("journal-without-room");
+        bed.eventually("it is told", || is_told(&bed));
+        let mut one = bed.carries();
+        one.go_on(Duration::from_millis(300));
+        let mode = bed.ask(&["flows", "--json"]).stdout;
+        let mode = String::from_utf8(mode).unwrap();
+        assert!(!mode.contains("\"split\""), "nothing is promised: {mode}");
+        small.free();
+        bed.eventually("there is room again", || !is_told(&bed));
+        let mut two = bed.carries();
+        two.go_on(Duration::from_millis(300));
+        // All that was put there is taken away, again and again.
+        for _ in 0..5 {
+            std::fs::File::options().write(true).open(&journal).unwrap().set_len(0).unwrap();
+            two.go_on(Duration::from_millis(300));
+            bed.eventually("another one is begun", || {
+                two.round();
+                std::fs::metadata(&journal).is_ok_and(|file| file.len() > 0)
+            });
+        }
+        one.go_on(Duration::from_millis(100));
+        assert!(one.gap < GAP_MAX && two.gap < GAP_MAX, "{:?} {:?}", one.gap, two.gap);
+        bed.splits("afterwards");
+        bed.ends(daemon);
+    });
+}
+
 /// What the thread that carries packets may ask the kernel for. Nothing of it waits for a lock
 /// that others hold, for a file, a log or a person.
 const ALLOWED: [(i64, &str); 13] = [

@@ -603,6 +603,11 @@ impl Gateway {
     pub fn flows(&self, now: Instant, limit: usize) -> Vec<FlowStatus> {
         self.engine.flows(now, limit).into_iter().map(|flow| self.with_names(flow)).collect()
     }
+    /// Another journal has begun: what stood in the old one is kept once more.
+    pub fn journal_again(&mut self, now: Instant, net: &mut dyn Network) {
+        self.engine.journal_again(&mut self.outlet.exit(now, net, Grants::Unasked));
+    }
+
     /// The next flows in table order, from this place on, of so many places; and the place to go on
     /// from.
     #[must_use]

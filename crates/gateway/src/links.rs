@@ -416,13 +416,10 @@ impl LinkQueue {
     pub fn meter(&mut self, now: Instant, net: &mut dyn Network) {
         let (is_tab_due, is_due) = (self.tab.is_due(now), self.beside.is_due(now));
         let counts = if is_tab_due || is_due { net.counts(self.iface) } else { Counts::Awaited };
-        if counts == Counts::Awaited {
-            return;
-        }
-        if is_tab_due {
+        if is_tab_due && counts != Counts::Awaited {
             self.tab.look(now, self.iface, net);
         }
-        if !is_due {
+        if !is_due || counts == Counts::Awaited {
             return;
         }
         let link = (self.egress.config().overhead_bytes, self.rate_bps.unwrap_or(0));

@@ -72,6 +72,11 @@ pub trait Network {
     /// number that is reused. It must survive the process: a restart hands the records to
     /// `reset_recorded`.
     fn journal(&mut self, slot: u32, record: Option<&Record>);
+    /// The record under this slot is where it survives the process; else there was no room for it,
+    /// and nothing more is promised to hosts of that flow.
+    fn is_kept(&self, _slot: u32) -> bool {
+        true
+    }
     /// Whether `sent_by` and `received_by` have something new to say of an interface.
     fn counts(&mut self, _iface: IfaceId) -> Counts {
         Counts::Exact

@@ -457,6 +457,10 @@ impl World for Exit<'_> {
         self.net.journal(slot, record);
     }
 
+    fn is_kept(&self, slot: u32) -> bool {
+        self.net.is_kept(slot)
+    }
+
     fn happened(&mut self, ends: &Ends, what: Event) {
         if matches!(what, Event::Abandoned(_)) && self.outlet.left_behind.takes(ends) {
             return;

@@ -22,6 +22,7 @@ mod ports;
 mod profile;
 mod pulse;
 mod reconfigure;
+mod records;
 mod routes;
 mod setup;
 mod shortage;
@@ -39,7 +40,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use farlink_gateway::{Config, Fates, Gateway, IfaceId, PACKETS_PER_TURN, Record};
+use farlink_gateway::{Config, Fates, Gateway, PACKETS_PER_TURN, Record};
 use farlink_wire::{Duration, Instant};
 
 pub use attendance::Attendance;
@@ -74,7 +75,8 @@ use link_events::ToldState;
 use lookups::Lookups;
 use network::LinuxNetwork;
 use parked::Parked;
-use profile::{Profile, Stage};
+use profile::Stage;
+use records::Records;
 use routes::Routes;
 use setup::{Maker, Setup};
 use shortage::Shortage;
@@ -202,6 +204,7 @@ pub struct Driver {
     news: Arc<Waker>,
     housekeeper: Housekeeper,
     troubles: Troubles,
+    records: Records,
     /// All interfaces there are, and the machine's own addresses, as they were told last.
     links: BTreeMap<u32, Link>,
     addresses: Vec<(u32, IpAddr)>,
@@ -265,6 +268,8 @@ impl Driver {
             parents: HashMap::new(),
             mtus: HashMap::new(),
             journal: None,
+            refused_before: 0,
+            wants_journal: false,
             counters: Counters::default(),
             profile: None,
             connection_log: config.connection_log.as_ref().map(ConnectionLog::start).transpose()?,
@@ -295,6 +300,7 @@ impl Driver {
             housekeeper: Housekeeper::start(monitor, Arc::clone(&news), troubles.clone())?,
             news,
             troubles,
+            records: Records::new(config.journal, slots),
             links: BTreeMap::new(),
             addresses: Vec::new(),
             parked: Parked::default(),
@@ -318,7 +324,7 @@ impl Driver {
         driver.recall(config.found.as_deref());
         driver.list()?;
         // From here on no other process serves this instance: it would hold the TUNs.
-        let records = driver.open_journal(config.journal.as_deref(), slots)?;
+        let records = driver.open_journal()?;
         driver.tell_states();
         driver.follow_ports();
         driver.divert(config.divert, bump)?;
@@ -358,12 +364,18 @@ impl Driver {
     }
 
     /// What a predecessor held when it was killed, and a new journal in its place.
-    fn open_journal(&mut self, path: Option<&Path>, slots: usize) -> Result<Vec<Record>> {
-        let Some(path) = path else { return Ok(Vec::new()) };
-        let ports = self.net.ports.iter();
-        let interfaces: Vec<(IfaceId, String)> = ports.map(|p| (p.id, p.interface.clone())).collect();
+    fn open_journal(&mut self) -> Result<Vec<Record>> {
+        let Some(path) = &self.records.path else { return Ok(Vec::new()) };
+        let interfaces = self.names();
         let records = Journal::replay(path, &interfaces);
-        self.net.journal = Some(Journal::create(path, slots, &interfaces)?);
+        self.net.wants_journal = true;
+        match Journal::create(path, self.records.slots, &interfaces) {
+            Ok(journal) => self.net.journal = Some(journal),
+            Err(error) if error.is(libc::ENOSPC) || error.is(libc::EDQUOT) => {
+                records::without_room(&self.troubles, &error)
+            }
+            Err(error) => return Err(error),
+        }
         Ok(records)
     }
 
@@ -577,6 +589,7 @@ impl Driver {
         self.tell_boxes();
         self.follow_known_rates();
         self.tell_fates();
+        self.keep_records(now);
         self.budgets.attend(now, &mut self.gateway);
         if let Some(file) = &mut self.found {
             file.attend(now, || Known::of(&self.gateway, now));

@@ -4,13 +4,19 @@
 //! The file is mapped into memory; keeping a record is a plain store, no system call. It stands in
 //! /run, which is memory: a killed process loses nothing, a machine that restarts has no
 //! connections to reset.
+//!
+//! A store into a mapping for which the file system has no room ends a process (SIGBUS). So room is
+//! taken beforehand, by a thread that may wait, and a record for which there is none is refused. A
+//! file that somebody cuts has its pages taken away from under us: the signal is caught, ordinary
+//! memory takes their place, and another file is begun.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
-use std::sync::atomic::{Ordering, compiler_fence};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
 
 use farlink_gateway::{IfaceId, RECORD_BYTES, Record};
 use rustix::mm::{MapFlags, ProtFlags};
@@ -32,9 +38,29 @@ pub struct Journal {
     map: NonNull<u8>,
     len: usize,
     slots: usize,
+    room: Arc<Room>,
+    /// Where [`guarded`] knows the mapping.
+    guard: Option<usize>,
+    /// Faults that were known when this one began.
+    faults: u64,
+    /// The largest slot that was used.
+    used: usize,
     /// Records that had no slot; their connections would hang after a crash instead of being reset.
     refused: u64,
 }
+
+/// How far the file has room, shared with who takes it.
+#[derive(Debug)]
+struct Room {
+    file: File,
+    /// Slots for which there is room.
+    slots: AtomicUsize,
+    /// It is being taken.
+    is_ordered: AtomicBool,
+}
+
+/// Slots for which room is taken at first. It doubles when half of it is used.
+const SLOTS_AT_FIRST: usize = 4096;
 
 // SAFETY: the mapping belongs to this value alone and is touched through `&mut self` only.
 unsafe impl Send for Journal {}
@@ -112,7 +138,24 @@ impl Journal {
         let Some(map) = NonNull::new(map.cast::<u8>()) else {
             return Err(Error::Refused("the journal was mapped nowhere".to_owned()));
         };
-        let mut journal = Self { path: path.to_owned(), map, len, slots, refused: 0 };
+        let room = Room { file, slots: AtomicUsize::new(0), is_ordered: AtomicBool::new(false) };
+        let guard = guarded::add(map.as_ptr() as usize, len);
+        let faults = guarded::faults();
+        let mut journal = Self {
+            path: path.to_owned(),
+            map,
+            len,
+            slots,
+            room: Arc::new(room),
+            guard,
+            faults,
+            used: 0,
+            refused: 0,
+        };
+        // Without room for its header there can be no journal; without more, no records yet.
+        take_room(&journal.room.file, HEADER_BYTES)
+            .context(|| format!("taking room for the journal {}", path.display()))?;
+        let _ = journal.grow(SLOTS_AT_FIRST);
         interfaces.iter().for_each(|(id, name)| journal.call(*id, name));
         journal.bytes()[..MAGIC.len()].copy_from_slice(MAGIC);
         Ok(journal)
@@ -129,10 +172,52 @@ impl Journal {
         self.bytes()[16 + usize::from(id.0) * NAME_BYTES..][..NAME_BYTES].copy_from_slice(&field);
     }
 
+    /// Takes room for so many slots now. Takes its time.
+    fn grow(&self, slots: usize) -> std::io::Result<()> {
+        grow(&self.room, slots.min(self.slots))
+    }
+
+    /// What is to be done, by somebody who may wait, so that there is room: half of it is used.
+    /// `used`: a slot in use.
+    fn wants_room(&self, used: usize) -> bool {
+        let slots = self.room.slots.load(Ordering::Acquire);
+        slots < self.slots && used >= slots / 2
+    }
+
+    /// Room is to be taken for records up to the ones that are used. Returned: the work, for
+    /// somebody who may wait.
+    pub fn order_room(&self) -> Option<impl FnOnce() -> std::io::Result<()> + Send + 'static> {
+        let slots = self.room.slots.load(Ordering::Acquire);
+        if !self.wants_room(self.used) || self.room.is_ordered.swap(true, Ordering::Relaxed) {
+            return None;
+        }
+        let (room, most) = (Arc::clone(&self.room), self.slots);
+        let wanted = (self.used + 1).max(slots).max(SLOTS_AT_FIRST / 2).saturating_mul(2);
+        Some(move || {
+            let done = grow(&room, wanted.min(most));
+            room.is_ordered.store(false, Ordering::Relaxed);
+            done
+        })
+    }
+
+    /// The file was cut, or its memory is gone: what stands in it is not all that was put there.
+    #[must_use]
+    pub fn is_damaged(&self) -> bool {
+        guarded::faults() != self.faults
+    }
+
+    /// There is room for a record under this slot.
+    #[must_use]
+    pub fn has_room(&self, slot: u32) -> bool {
+        (slot as usize) < self.room.slots.load(Ordering::Acquire)
+    }
+
     /// Keeps a record under a slot, or empties the slot.
     pub fn put(&mut self, slot: u32, record: Option<&Record>) {
+        let is_kept = self.has_room(slot);
         let slot = slot as usize;
-        if slot >= self.slots {
+        self.used = self.used.max(slot.min(self.slots));
+        if !is_kept {
             self.refused += u64::from(record.is_some());
             return;
         }
@@ -161,8 +246,95 @@ impl Journal {
     }
 }
 
+fn grow(room: &Room, slots: usize) -> std::io::Result<()> {
+    take_room(&room.file, HEADER_BYTES + slots * RECORD_BYTES)?;
+    room.slots.fetch_max(slots, Ordering::Release);
+    Ok(())
+}
+
+/// The file system keeps room for so many bytes.
+fn take_room(file: &File, bytes: usize) -> std::io::Result<()> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    let bytes = bytes.next_multiple_of(PAGE_BYTES) as u64;
+    Ok(rustix::io::retry_on_intr(|| fallocate(file, FallocateFlags::KEEP_SIZE, 0, bytes))?)
+}
+
+/// Mappings whose pages may be taken away from under us.
+mod guarded {
+    use std::sync::Once;
+    use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+    use super::PAGE_BYTES;
+
+    const MAX: usize = 64;
+    /// First and last byte, by place; zero: free.
+    static MAPS: [(AtomicUsize, AtomicUsize); MAX] =
+        [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; MAX];
+    static FAULTS: AtomicU64 = AtomicU64::new(0);
+    static INSTALLED: Once = Once::new();
+
+    /// Pages that were taken away so far.
+    pub(super) fn faults() -> u64 {
+        FAULTS.load(Ordering::Relaxed)
+    }
+
+    /// `None`: there are too many, and this one is not guarded.
+    pub(super) fn add(start: usize, len: usize) -> Option<usize> {
+        INSTALLED.call_once(install);
+        let is_free = |(from, _): &(AtomicUsize, AtomicUsize)| {
+            from.compare_exchange(0, start, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        };
+        let place = MAPS.iter().position(is_free)?;
+        MAPS.get(place)?.1.store(start + len, Ordering::Release);
+        Some(place)
+    }
+
+    pub(super) fn remove(place: usize) {
+        if let Some((from, to)) = MAPS.get(place) {
+            to.store(0, Ordering::Release);
+            from.store(0, Ordering::Release);
+        }
+    }
+
+    fn install() {
+        // SAFETY: the handler makes one system call and touches atomics, no more.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = on_fault as *const () as usize;
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER;
+            libc::sigaction(libc::SIGBUS, &raw const action, std::ptr::null_mut());
+        }
+    }
+
+    extern "C" fn on_fault(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+        // SAFETY: the kernel hands a valid siginfo over. The page that is replaced belongs to a
+        // mapping of ours, whose owner only ever stores plain bytes there.
+        unsafe {
+            let at = (*info).si_addr() as usize;
+            let is_in = |(from, to): &(AtomicUsize, AtomicUsize)| {
+                (from.load(Ordering::Acquire)..to.load(Ordering::Acquire)).contains(&at)
+            };
+            if MAPS.iter().any(is_in) {
+                let page = (at & !(PAGE_BYTES - 1)) as *mut libc::c_void;
+                let (rights, kind) = (
+                    libc::PROT_READ | libc::PROT_WRITE,
+                    libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
+                );
+                if libc::mmap(page, PAGE_BYTES, rights, kind, -1, 0) == page {
+                    FAULTS.fetch_add(1, Ordering::Relaxed);
+                    return;
+                }
+            }
+            libc::signal(signal, libc::SIG_DFL);
+        }
+    }
+}
+
 impl Drop for Journal {
     fn drop(&mut self) {
+        if let Some(place) = self.guard {
+            guarded::remove(place);
+        }
         // SAFETY: the mapping is ours and no slice of it outlives `self`.
         let _ = unsafe { rustix::mm::munmap(self.map.as_ptr().cast(), self.len) };
     }
@@ -213,6 +385,33 @@ mod tests {
         assert!(!path.exists());
         std::fs::write(&path, b"FLJRNL01 but torn").unwrap();
         assert_eq!(Journal::replay(&path, &named(["lan", "sat"])), []);
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_is_cut_ends_nothing_and_room_is_taken_ahead() {
+        let directory = std::env::temp_dir().join(format!("flt-journal-cut-{}", std::process::id()));
+        let path = directory.join("journal");
+        let mut journal = Journal::create(&path, 100_000, &[]).unwrap();
+        assert!(journal.has_room(4095) && !journal.has_room(4096) && journal.order_room().is_none());
+        journal.put(5000, Some(&record(1)));
+        assert_eq!(journal.refused(), 1);
+        let work = journal.order_room().unwrap();
+        assert!(journal.order_room().is_none(), "it is ordered once");
+        work().unwrap();
+        assert!(journal.has_room(10_001) && !journal.has_room(10_002));
+        journal.put(5000, Some(&record(1)));
+        assert!(!journal.is_damaged());
+        std::fs::File::options().write(true).open(&path).unwrap().set_len(0).unwrap();
+        journal.put(7, Some(&record(2)));
+        journal.put(5000, None);
+        assert!(journal.is_damaged());
+        let mut again = Journal::create(&path, 100_000, &[]).unwrap();
+        again.put(7, Some(&record(2)));
+        assert!(!again.is_damaged());
+        drop(journal);
+        drop(again);
+        assert_eq!(Journal::replay(&path, &[]).len(), 1);
         std::fs::remove_dir_all(directory).unwrap();
     }
 }

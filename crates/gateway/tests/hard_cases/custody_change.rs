@@ -204,3 +204,18 @@ fn a_near_link_that_comes_and_goes_is_held_for_in_custody_mode() {
         assert_eq!(acked, mode == "split", "{rtt_ms} ms");
     }
 }
+
+/// Nobody would reset its hosts if the gateway died with what it holds.
+#[test]
+fn who_finds_no_room_in_the_journal_is_promised_nothing_more() {
+    let mut t = with_link(Action::Split);
+    t.set_carrier(TO_B, false);
+    t.with_gateway(|_, _, net| net.journal_is_full = true);
+    t.play("a > P. 1:101 ack 1\n ~1\n quiet\n a > P. 101:201 ack 1\n +500\n quiet");
+    assert_eq!(t.mode(), "custody");
+    t.set_carrier(TO_B, true);
+    let got: usize = t.take(Host::B).iter().map(|s| s.payload.len()).sum();
+    assert_eq!(got, 200);
+    t.play("b > . 1 ack 201\n a < . 1 ack 201\n +50");
+    assert!(t.journal().is_empty());
+}

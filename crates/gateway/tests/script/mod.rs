@@ -247,6 +247,7 @@ impl Script {
             b_by: TO_B,
             out: Vec::new(),
             journal: BTreeMap::new(),
+            journal_is_full: false,
             happened: Vec::new(),
         };
         Node { gateway: Gateway::new(config), net }

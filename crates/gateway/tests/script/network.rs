@@ -26,6 +26,8 @@ pub struct Net {
     pub b_by: IfaceId,
     pub out: Vec<Out>,
     pub journal: BTreeMap<u32, Record>,
+    /// What is put there does not survive.
+    pub journal_is_full: bool,
     /// What has happened, and to which connections.
     pub happened: Vec<(Ends, Event)>,
 }
@@ -57,6 +59,9 @@ impl Network for Net {
             Some(r) => self.journal.insert(slot, *r),
             None => self.journal.remove(&slot),
         };
+    }
+    fn is_kept(&self, _slot: u32) -> bool {
+        !self.journal_is_full
     }
     fn happened(&mut self, ends: &Ends, what: Event) {
         self.happened.push((*ends, what));

@@ -1,5 +1,5 @@
-//! What the kernel tells of interfaces, addresses and routes, on a thread of its own, which may
-//! wait for the kernel's lock for interfaces (RTNL) as long as others hold it. It hands values over.
+//! What the kernel tells of interfaces, addresses and routes, on a thread of its own. It may wait
+//! for the kernel's lock for interfaces (RTNL) as long as others hold it, and hands values over.
 //!
 //! Changes that come faster than they are taken add up to one. A list that changes while it is read
 //! is used as it is, and read again. An error is tried again, later each time.

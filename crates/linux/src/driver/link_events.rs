@@ -76,6 +76,7 @@ impl Driver {
             self.take_changes(news);
         }
         self.take_made();
+        self.take_journal();
         self.follow_ports();
     }
 

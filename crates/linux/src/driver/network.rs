@@ -85,6 +85,10 @@ pub(crate) struct LinuxNetwork {
     /// The MTUs of interfaces, in bytes.
     pub(super) mtus: HashMap<u32, u32>,
     pub(crate) journal: Option<Journal>,
+    /// Without a journal nothing is promised.
+    pub(super) wants_journal: bool,
+    /// Records that journals before this one had no room for.
+    pub(super) refused_before: u64,
     pub(crate) counters: Counters,
     /// Where the time goes, while somebody wants to know.
     pub(crate) profile: Option<Box<Profile>>,
@@ -316,6 +320,10 @@ impl Network for LinuxNetwork {
         if let Some(journal) = &mut self.journal {
             journal.put(slot, record);
         }
+    }
+
+    fn is_kept(&self, slot: u32) -> bool {
+        self.journal.as_ref().map_or(!self.wants_journal, |journal| journal.has_room(slot))
     }
 
     fn happened(&mut self, ends: &Ends, what: Event) {

@@ -226,6 +226,11 @@ impl Maker {
         self.made.1.try_recv().ok()
     }
 
+    /// Woken when something has been made.
+    pub(super) fn news(&self) -> Arc<Waker> {
+        Arc::clone(&self.news)
+    }
+
     /// Somebody does this soon, who may wait for the kernel.
     pub(super) fn order(&self, work: impl FnOnce() + Send + 'static) {
         self.workshop.order(work);

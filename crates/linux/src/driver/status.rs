@@ -154,7 +154,7 @@ impl Driver {
             counters: self.net.counters(),
             profile: self.net.profile.as_ref().map(|p| p.status()),
             route_lookups: self.net.routes.counts().0,
-            journal_refused: self.net.journal.as_ref().map_or(0, Journal::refused),
+            journal_refused: self.net.refused_before + self.net.journal.as_ref().map_or(0, Journal::refused),
             spread: self.spreader.is_on(),
             diversion: self.diversion(),
             uptime_s: clock::now().since(self.started).as_secs_f64(),
