@@ -211,7 +211,8 @@ fn who_finds_no_room_in_the_journal_is_promised_nothing_more() {
     let mut t = with_link(Action::Split);
     t.set_carrier(TO_B, false);
     t.with_gateway(|_, _, net| net.journal_is_full = true);
-    t.play("a > P. 1:101 ack 1\n ~1\n quiet\n a > P. 101:201 ack 1\n +500\n quiet");
+    // The acknowledgement that was due then says what the far host has, and no more.
+    t.play("a > P. 1:101 ack 1\n +40\n a < . 1 ack 1\n a > P. 101:201 ack 1\n +500\n quiet");
     assert_eq!(t.mode(), "custody");
     t.set_carrier(TO_B, true);
     let got: usize = t.take(Host::B).iter().map(|s| s.payload.len()).sum();
