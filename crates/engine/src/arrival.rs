@@ -191,7 +191,7 @@ impl Split<'_> {
         if let Some(hello) = leg.peer.hello().filter(|hello| heard && before != Some(*hello))
             && let Some(link) = cx.links.at_mut(leg.via)
         {
-            link.meet(hello);
+            link.meet(hello, leg.addr);
             link.note_met(cx.now, leg.addr, of_handshake && from == Side::A);
         }
         if is_stripped && let Some(link) = cx.links.at_mut(leg.via) {

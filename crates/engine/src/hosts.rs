@@ -67,6 +67,7 @@ impl Hosts<'_> {
             ttl: src.ttl.saturating_add(1),
             traffic_class: src.traffic_class & !3,
             flow_label: src.flow_label,
+            dont_fragment: !dst.path_mtu.is_cut(),
             ..SegmentHeader::between((src.addr, src.port), (dst.addr, dst.port))
         }
     }

@@ -553,8 +553,18 @@ impl Link {
     }
 
     /// A gateway has been heard at the far end.
-    pub(crate) fn meet(&mut self, hello: Hello) {
-        self.far_end.meet(hello);
+    pub(crate) fn meet(&mut self, hello: Hello, host: IpAddr) {
+        self.far_end.meet(hello, host);
+    }
+
+    /// Whether what this gateway tells counts for more than the host whose connection it comes on.
+    pub(crate) fn believes(&self, gateway: Identity) -> bool {
+        self.far_end.is_believed(gateway)
+    }
+
+    /// A host has been heard there without a gateway.
+    pub(crate) fn note_plain_host(&mut self, host: IpAddr) {
+        self.far_end.note_plain_host(host);
     }
 
     /// The gateways that have been heard there, the newest last.

@@ -85,13 +85,18 @@ pub fn tell_of_link(
     (arrived, happened): (Option<(Arrived, Option<Covered>)>, &Happened),
 ) {
     let is_marked = leg.peer.is_marked();
+    let Some(link) = cx.links.get_mut(leg.out) else { return };
+    if !is_marked {
+        link.note_plain_host(leg.addr);
+    }
+    let is_believed = leg.peer.identity().is_none_or(|gateway| link.believes(gateway));
+    let arrived = arrived.filter(|_| is_believed);
     let mut of = happened.of_link();
     // A repetition that has just arrived is newer than what it repeats.
     if let Some(covered) = arrived.and_then(|(_, covered)| covered).filter(|_| !of.newest_again) {
         let (begin, bytes) = covered.newest.place;
         (of.newest_sent_at, of.place) = (Some(covered.newest.at), (begin.0, bytes, covered.missing_bytes));
     }
-    let Some(link) = cx.links.get_mut(leg.out) else { return };
     // Not the smallest of its life, which may be long: a way that becomes longer shows.
     if let Some(rtt) = happened.rtt {
         link.note_rtt(cx.now, rtt, happened.rtt_is_full);
@@ -101,6 +106,6 @@ pub fn tell_of_link(
     if s.payload_len == 0 && !is_marked {
         link.recognise(cx.now, &of, happened.lost_bytes > 0);
     }
-    let host = (!is_marked).then_some(leg.addr);
+    let host = (!is_marked || !is_believed).then_some(leg.addr);
     cx.links.hear_ack(cx.now, leg.out, (arrived.map(|(arrived, _)| arrived), host), &of);
 }

@@ -30,8 +30,42 @@ pub struct PathMtu {
 #[derive(Clone, Copy, Debug, Default)]
 struct Found {
     /// By ICMP, and when.
-    told: Option<(u32, Instant)>,
+    told: Option<Told>,
     suspected: Option<Suspicion>,
+}
+
+/// What a router has told.
+#[derive(Clone, Copy, Debug)]
+pub struct Told {
+    /// Largest packet, bytes.
+    pub bytes: u32,
+    /// When.
+    pub at: Instant,
+    /// Other connections with this host believe it, too.
+    pub is_shared: bool,
+    /// Packets of this size may have to be cut on the way, since the router asked for smaller ones
+    /// than are made for a word of ICMP. They leave without DF.
+    pub is_cut: bool,
+}
+
+impl Told {
+    /// The least that is believed of ICMP for IPv4 (Linux: `net.ipv4.route.min_pmtu`), and of any
+    /// path for IPv6 (RFC 8200 section 5). A stranger who could have segments made as small as he
+    /// likes would have the hosts send little but headers.
+    const LEAST_V4: u32 = 552;
+    const LEAST_V6: u32 = 1280;
+
+    /// Of an error that names this MTU, 0 where the router does not say.
+    /// `by_identification`: it quotes a later fragment, which nothing ties to a connection but an
+    /// identification of 16 bits. Who guesses it shall harm that connection alone, and not much.
+    #[must_use]
+    pub fn by_icmp(at: Instant, mtu: u32, is_v4: bool, by_identification: bool) -> Self {
+        // RFC 1191 section 3: the next plateau below an Ethernet is 576.
+        let wanted = if mtu == 0 { 576 } else { mtu };
+        let least = if is_v4 && !by_identification { Self::LEAST_V4 } else { Self::LEAST_V6 };
+        let is_cut = is_v4 && wanted < least && !by_identification;
+        Self { bytes: wanted.max(least), at, is_shared: !by_identification, is_cut }
+    }
 }
 
 /// How large packets may be, bytes, beyond what the route says.
@@ -72,7 +106,7 @@ impl PathMtu {
     /// The same without suspicions.
     fn believed_bytes(&self) -> u32 {
         let told = self.found.as_ref().and_then(|f| f.told);
-        self.route_bytes.min(told.map_or(u32::MAX, |(bytes, _)| bytes))
+        self.route_bytes.min(told.map_or(u32::MAX, |told| told.bytes))
     }
     fn suspected(&self) -> Option<Suspicion> {
         self.found.as_ref()?.suspected
@@ -86,32 +120,38 @@ impl PathMtu {
     pub fn expire(&mut self, now: Instant) -> bool {
         let before = self.bytes();
         let Some(found) = &mut self.found else { return false };
-        found.told = found.told.filter(|(_, at)| now.since(*at) < HELD);
+        found.told = found.told.filter(|told| now.since(told.at) < HELD);
         if found.told.is_none() && found.suspected.is_none() {
             self.found = None;
         }
         self.bytes() > before
     }
     /// A router has told so. Returns whether packets must be smaller now.
-    pub fn told(&mut self, now: Instant, bytes: u32) -> bool {
-        if bytes >= self.bytes() {
+    pub fn told(&mut self, told: Told) -> bool {
+        let (before, is_news) = (self.bytes(), told.is_cut && !self.is_cut());
+        if told.bytes >= before && !is_news {
             return false;
         }
-        self.found.get_or_insert_default().told = Some((bytes, now));
-        true
+        self.found.get_or_insert_default().told = Some(told);
+        self.bytes() < before
+    }
+    /// Packets may have to be cut on the way: they leave without DF.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.found.as_ref().and_then(|f| f.told).is_some_and(|told| told.is_cut)
     }
     /// What other connections with this host can know, too.
     #[must_use]
     pub fn found(&self) -> Option<Mtu> {
         let found = self.found.as_ref()?;
         let suspected = found.suspected.filter(|s| s.confirmed).map(|s| Mtu::Suspected(s.bytes));
-        suspected.or(found.told.map(|(bytes, _)| Mtu::Told(bytes)))
+        suspected.or(found.told.filter(|told| told.is_shared).map(|told| Mtu::Told(told.bytes)))
     }
     /// Another connection has found this out, at that time.
     pub fn recall(&mut self, at: Instant, mtu: Mtu) {
         match mtu {
             Mtu::Told(bytes) => {
-                self.told(at, bytes);
+                self.told(Told { bytes, at, is_shared: true, is_cut: false });
             }
             Mtu::Suspected(bytes) if bytes < self.bytes() => {
                 let probe_from = at + HELD;
@@ -184,6 +224,10 @@ impl PathMtu {
 mod tests {
     use super::*;
 
+    fn by_icmp(mtu: u32) -> Told {
+        Told::by_icmp(Instant::from_millis(5), mtu, true, false)
+    }
+
     #[test]
     fn what_small_segments_do_decides() {
         let at = Instant::from_millis(5);
@@ -223,7 +267,7 @@ mod tests {
     fn the_smaller_of_route_and_word_counts_for_ten_minutes() {
         let at = Instant::from_millis(5);
         let mut m = PathMtu::default();
-        assert!(m.told(at, 1300) && !m.told(at, 1400));
+        assert!(m.told(by_icmp(1300)) && !m.told(by_icmp(1400)));
         m.set_route(at + HELD / 2, 9000);
         assert_eq!(m.bytes(), 1300);
         m.set_route(at + HELD / 2, 1000);
@@ -237,7 +281,7 @@ mod tests {
         let at = Instant::from_millis(5);
         let (mut one, mut other) = (PathMtu::default(), PathMtu::default());
         assert_eq!(one.found(), None);
-        one.told(at, 1400);
+        one.told(by_icmp(1400));
         assert_eq!(one.found(), Some(Mtu::Told(1400)));
         one.on_timeout(at, (2, None), 68);
         assert_eq!(one.found(), Some(Mtu::Told(1400)), "it may be an outage");
@@ -249,5 +293,22 @@ mod tests {
         assert!(other.on_probe(at + HELD, true) && other.found().is_none());
         other.recall(at, Mtu::Told(1400));
         assert!(other.expire(at + HELD), "RFC 1191 section 6.3");
+    }
+
+    #[test]
+    fn a_word_of_icmp_makes_packets_no_smaller_than_linux_does() {
+        let mut m = PathMtu::default();
+        assert!(m.told(by_icmp(0)) && m.bytes() == 576 && !m.is_cut());
+        assert!(m.told(by_icmp(552)) && m.bytes() == 552 && !m.is_cut(), "552 itself is believed");
+        assert!(!m.told(by_icmp(296)) && m.bytes() == 552);
+        assert!(m.is_cut(), "a path of 296 bytes cuts them");
+        assert_eq!(Told::by_icmp(Instant::ZERO, 296, false, false).bytes, 1280);
+    }
+
+    #[test]
+    fn an_identification_alone_tells_one_connection_and_not_much() {
+        let mut m = PathMtu::default();
+        assert!(m.told(Told::by_icmp(Instant::ZERO, 296, true, true)));
+        assert_eq!((m.bytes(), m.is_cut(), m.found()), (1280, false, None));
     }
 }

@@ -15,6 +15,7 @@ use crate::filled;
 use crate::leg::Leg;
 use crate::link::{Link, Links, are_apart};
 use crate::net::Way;
+use crate::path_mtu::Told;
 use crate::reach::OLD_ACK_SLACK;
 use crate::ready::Wants;
 use crate::record::{RECORD_STALE_BYTES, Record};
@@ -24,7 +25,7 @@ use crate::sender::Question;
 use crate::side::{Pair, Side};
 use crate::split::Split;
 
-/// Smallest path MTU believed (Linux min_pmtu for IPv4; RFC 8200 for IPv6).
+/// The least that silence makes packets (RFC 791 for IPv4 would be 68; RFC 8200 section 5 for IPv6).
 const MTU_MIN_V4: u32 = 296;
 const MTU_MIN_V6: u32 = 1280;
 /// Copies are sent early only where the link holds so much: four packets.
@@ -434,11 +435,8 @@ impl Split<'_> {
         }
         let to = from.other();
         let leg = self.legs.get_mut(to);
-        // RFC 1191 section 3: a router that does not say; the next plateau below an Ethernet is
-        // 576.
-        let mtu = if mtu == 0 { 576 } else { mtu };
-        let mtu = mtu.max(if leg.addr.is_ipv4() { MTU_MIN_V4 } else { MTU_MIN_V6 });
-        if leg.path_mtu.told(cx.now, mtu) {
+        let told = Told::by_icmp(cx.now, mtu, leg.addr.is_ipv4(), inner.is_by_identification);
+        if leg.path_mtu.told(told) {
             self.remember_mtu(cx, to);
             self.apply_mtu(to);
         }

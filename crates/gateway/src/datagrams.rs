@@ -6,6 +6,11 @@
 //! Numbers are given out block by block, and a block is used again when nothing has had a number of
 //! it for four minutes: 273 datagrams a second for each pair of addresses.
 //!
+//! Who knows the next number plants a fragment: with the source's address, no port and no sequence
+//! number, and the receiver puts it in the place of ours. So each pair of addresses has a
+//! permutation of its own, made with a secret ([`crate::secret`]; RFC 7739 has the reasons for
+//! IPv6).
+//!
 //! An ICMP error may quote a later fragment, which has no ports. So the last datagrams are
 //! remembered for a few seconds, with what they were.
 
@@ -14,6 +19,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use farlink_wire::ip::PROTOCOL_TCP;
 use farlink_wire::{Duration, FragmentInfo, InnerTcp, Instant};
+
+use crate::secret::{Purpose, Secret};
 
 /// How long a number is not used again (twice the maximum segment lifetime of RFC 9293).
 const LIFETIME: Duration = Duration::from_secs(240);
@@ -31,8 +38,9 @@ const SENT_FOR: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Datagrams {
     pairs: BTreeMap<(Ipv4Addr, Ipv4Addr), Numbers>,
-    begin: u16,
-    next_v6: u32,
+    /// How many of IPv6 were taken.
+    taken_v6: u32,
+    secret: Secret,
     /// The last ones, the oldest first.
     sent: VecDeque<Sent>,
 }
@@ -45,7 +53,7 @@ struct Sent {
     segment: InnerTcp,
 }
 
-/// Those of one pair.
+/// Those of one pair, before the permutation.
 #[derive(Debug)]
 struct Numbers {
     next: u16,
@@ -55,11 +63,10 @@ struct Numbers {
 }
 
 impl Datagrams {
-    /// Numbers that begin anywhere (RFC 7739); the same seed gives the same ones.
+    /// Numbers that only who has the seed can compute.
     pub fn new(seed: u64) -> Self {
-        let mixed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let (begin, next_v6) = ((mixed >> 48) as u16, (mixed >> 16) as u32);
-        Self { pairs: BTreeMap::new(), begin, next_v6, sent: VecDeque::new() }
+        let secret = Secret::new(seed, Purpose::Fragments);
+        Self { pairs: BTreeMap::new(), taken_v6: 0, secret, sent: VecDeque::new() }
     }
 
     /// A datagram has left with this number.
@@ -82,8 +89,8 @@ impl Datagrams {
     /// One for a datagram; `None`: none is free yet.
     pub fn take(&mut self, now: Instant, src: IpAddr, dst: IpAddr) -> Option<u32> {
         let (IpAddr::V4(src), IpAddr::V4(dst)) = (src, dst) else {
-            self.next_v6 = self.next_v6.wrapping_add(1);
-            return Some(self.next_v6);
+            self.taken_v6 = self.taken_v6.wrapping_add(1);
+            return Some(self.secret.permute_u32(0, self.taken_v6));
         };
         if !self.pairs.contains_key(&(src, dst)) && self.pairs.len() >= PAIRS_MAX {
             self.forget_old(now);
@@ -91,9 +98,10 @@ impl Datagrams {
                 return None;
             }
         }
-        let begin = self.begin;
-        let new = || Numbers { next: begin, used_at: [None; BLOCKS], at: now };
-        self.pairs.entry((src, dst)).or_insert_with(new).take(now).map(u32::from)
+        let new = || Numbers { next: 0, used_at: [None; BLOCKS], at: now };
+        let next = self.pairs.entry((src, dst)).or_insert_with(new).take(now)?;
+        let pair = u64::from(src.to_bits()) << 32 | u64::from(dst.to_bits());
+        Some(self.secret.permute_u16(pair, next).into())
     }
 
     fn forget_old(&mut self, now: Instant) {
@@ -153,7 +161,7 @@ mod tests {
         let mut datagrams = Datagrams::new(7);
         let now = Instant::ZERO;
         let first = datagrams.take(now, host(1), host(2));
-        assert_eq!(datagrams.take(now, host(1), host(3)), first);
+        assert_ne!(datagrams.take(now, host(1), host(3)), first);
         for n in 0..10_000 {
             let _ = datagrams.take(now, host(1), host(n));
         }
@@ -162,20 +170,57 @@ mod tests {
         assert!(datagrams.take(now + LIFETIME, host(1), host(20_000)).is_some(), "old ones are forgotten");
     }
 
+    /// A stranger plants a fragment with the number after the last that he has seen, for each pair
+    /// of planted fragment and datagram: no more of them meet than chance has it.
     #[test]
-    fn ipv6_counts_for_itself() {
+    fn nobody_knows_the_next_number() {
+        let mut met = 0;
+        let mut pairs = 0;
+        for seed in 0..200 {
+            let mut datagrams = Datagrams::new(seed);
+            let mut ids = Vec::new();
+            for n in 0..330 {
+                // 200 are seen, on a connection of the stranger's own and on this one.
+                let own = datagrams.take(Instant::ZERO, host(1), host(9)).unwrap();
+                let id = datagrams.take(Instant::ZERO, host(1), host(2)).unwrap();
+                if n >= 200 {
+                    let guesses = ids.iter().rev().take(8).map(|seen: &u32| (seen + 1) & 0xffff);
+                    met += guesses.chain([own, (own + 1) & 0xffff]).filter(|guess| *guess == id).count();
+                    pairs += 10;
+                }
+                ids.push(id);
+            }
+        }
+        let expected = f64::from(pairs) / 65_536.0;
+        assert!((met as f64) < expected + 3.0 * expected.sqrt(), "{met} of {pairs}, {expected} by chance");
+    }
+
+    #[test]
+    fn ipv6_has_numbers_of_32_bits_that_do_not_come_twice() {
         let six = |n| IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, n]);
         let mut datagrams = Datagrams::new(7);
-        let first = datagrams.take(Instant::ZERO, six(1), six(2)).unwrap();
-        assert_eq!(datagrams.take(Instant::ZERO, six(1), six(2)), Some(first.wrapping_add(1)));
+        let mut ids: Vec<_> =
+            (0..10_000).map(|n| datagrams.take(Instant::ZERO, six(n % 7), six(9)).unwrap()).collect();
+        assert!(ids.windows(2).all(|w| w[0].abs_diff(w[1]) > 1));
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), 10_000);
     }
 
     #[test]
     fn a_later_fragment_tells_by_addresses_and_identification() {
         let mut datagrams = Datagrams::new(7);
         let (src, dst, seq) = (host(1), host(2), SeqNum(77));
-        let segment =
-            InnerTcp { src, dst, src_port: 80, dst_port: 4000, seq, total_len: 9_000, has_shim: false };
+        let segment = InnerTcp {
+            src,
+            dst,
+            src_port: 80,
+            dst_port: 4000,
+            seq,
+            total_len: 9_000,
+            has_shim: false,
+            is_by_identification: true,
+        };
         let id = datagrams.take(Instant::ZERO, src, dst).unwrap();
         datagrams.note_sent(Instant::ZERO, id, segment);
         let mut fragment = quoted([10, 0, 0, 1], [10, 0, 0, 2], id as u16);

@@ -129,7 +129,7 @@ impl Gateway {
                     tap.arrived(now, &s);
                 }
                 if let Some(packet) = self.handle_tcp(now, from, &s, packet, net) {
-                    self.forward(now, from, Place::of(&s), packet, net);
+                    self.forward(now, from, self.outlet.places().of(&s), packet, net);
                 }
                 self.forward_copies(now, net);
             }
@@ -149,7 +149,7 @@ impl Gateway {
             }
             Parsed::Fragment(_) | Parsed::Other => {
                 self.outlet.traffic.packets_other += 1;
-                self.forward(now, from, Place::of_other(packet.bytes(), shims), packet, net);
+                self.forward(now, from, self.outlet.places().of_other(packet.bytes()), packet, net);
             }
         }
     }
@@ -174,7 +174,7 @@ impl Gateway {
         match self.engine.handle_packet(now, from, s, packet, exit) {
             Outcome::Forward(p) => Some(p),
             Outcome::Twice(p, copy) => {
-                self.forward(now, from, Place::of_copy(s), copy, net);
+                self.forward(now, from, self.outlet.places().of_copy(s), copy, net);
                 Some(p)
             }
             Outcome::Taken => None,
@@ -190,7 +190,7 @@ impl Gateway {
     fn forward_copies(&mut self, now: Instant, net: &mut dyn Network) {
         if self.engine.has_copies() {
             for (via, packet) in self.engine.take_copies() {
-                self.forward(now, via, Place::of_packet(packet.bytes(), self.outlet.shims()), packet, net);
+                self.forward(now, via, self.outlet.places().of_packet(packet.bytes()), packet, net);
             }
         }
     }
@@ -205,7 +205,7 @@ impl Gateway {
         packet: PacketBuf,
         net: &mut dyn Network,
     ) {
-        let alone = Place::of_fragment(info);
+        let alone = self.outlet.places().of_fragment(info);
         // Each holds a share at most, so together they hold what is configured.
         let others = self.reassemblers.iter().filter(|(iface, r)| *iface != from && !r.is_empty());
         if others.count() >= self.reassembly_shares {
@@ -223,7 +223,7 @@ impl Gateway {
         // What was cut on the way has lost its place in time: routers could not read it either.
         shim::take_out(&mut r.whole, self.outlet.shims());
         let (place, unclaimed) = match parse(r.whole.bytes()) {
-            Parsed::Tcp(s) => (Place::of(&s), self.handle_tcp(now, from, &s, r.whole, net)),
+            Parsed::Tcp(s) => (self.outlet.places().of(&s), self.handle_tcp(now, from, &s, r.whole, net)),
             _ => (alone, Some(r.whole)),
         };
         let forward = unclaimed.is_some();
@@ -400,7 +400,7 @@ impl Gateway {
             let Some((iface, reassembler)) = self.reassemblers.get_mut(n) else { break };
             let iface = *iface;
             for p in reassembler.expire(now) {
-                let place = Place::of_packet(p.bytes(), self.outlet.shims());
+                let place = self.outlet.places().of_packet(p.bytes());
                 self.forward(now, iface, place, p, net);
             }
         }

@@ -10,6 +10,8 @@
 
 use core::net::{IpAddr, Ipv4Addr};
 
+use crate::secret::{Purpose, Secret};
+
 /// Counts, a power of two. Several pairs of addresses may share one, as in Linux (`ip_idents`).
 /// Their numbers then come again sooner.
 const COUNTS: usize = 1 << 10;
@@ -17,16 +19,16 @@ const COUNTS: usize = 1 << 10;
 /// The next identification for each source and destination.
 pub struct Identifications {
     next: Box<[u16]>,
-    key: u64,
+    secret: Secret,
 }
 
 impl Identifications {
     /// Counts that begin anywhere (RFC 7739 has the reasons, for IPv6). The same seed gives the
     /// same ones.
     pub fn new(seed: u64) -> Self {
-        let key = mix(seed ^ 0x1d5_0f1b_4ac4_e75d);
-        let begin = |n| (mix(key ^ n) >> 32) as u16;
-        Self { next: (0..COUNTS as u64).map(begin).collect(), key }
+        let secret = Secret::new(seed, Purpose::Whole);
+        let begin = |n| secret.hash(&[n]) as u16;
+        Self { next: (0..COUNTS as u64).map(begin).collect(), secret }
     }
 
     /// For so many packets, which count up from it. IPv6 has none.
@@ -39,16 +41,8 @@ impl Identifications {
 
     fn place(&self, src: Ipv4Addr, dst: Ipv4Addr) -> usize {
         let pair = u64::from(src.to_bits()) << 32 | u64::from(dst.to_bits());
-        mix(pair ^ self.key) as usize & (COUNTS - 1)
+        self.secret.hash(&[pair, 0]) as usize & (COUNTS - 1)
     }
-}
-
-/// Every bit of the input moves every bit of the output (SplitMix64, Steele and others 2014).
-fn mix(seed: u64) -> u64 {
-    let z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

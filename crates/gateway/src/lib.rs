@@ -41,6 +41,7 @@ mod pairs;
 mod place;
 mod reconfigure;
 mod recut;
+mod secret;
 mod settings;
 mod status;
 pub mod tap;

@@ -11,7 +11,6 @@ use crate::gateway::Gateway;
 use crate::links::Waiting;
 use crate::network::Network;
 use crate::outlet::Grants;
-use crate::place::Place;
 
 impl Gateway {
     /// The carrier of an interface came or went.
@@ -92,7 +91,7 @@ impl Gateway {
         self.engine.restart_hosts(now, &mut self.outlet.exit(now, net, Grants::Unasked));
         self.reroute(now, net);
         for (via, packet) in self.engine.take_kept(&mut self.outlet.exit(now, net, Grants::Unasked)) {
-            self.forward(now, via, Place::of_packet(packet.bytes(), self.outlet.shims()), packet, net);
+            self.forward(now, via, self.outlet.places().of_packet(packet.bytes()), packet, net);
         }
     }
 

@@ -7,9 +7,7 @@ use farlink_engine::link::{Carrier, Change, Dated, Link, LinkReport, Pace, PairI
 use farlink_engine::net::{IfaceId, LinkId, Way};
 use farlink_engine::status::Load;
 use farlink_engine::{Pulled, ReadyId, Wants};
-use farlink_wire::{
-    Duration, Instant, Offload, PacketBuf, Pool, SMALL_BLOCK_BYTES, ShimProtocols, WireSize, supersegment,
-};
+use farlink_wire::{Duration, Instant, Offload, PacketBuf, Pool, SMALL_BLOCK_BYTES, WireSize, supersegment};
 
 use crate::ack_filter;
 use crate::acks;
@@ -24,7 +22,7 @@ use crate::network::{Counts, Network};
 use crate::others::{self, Others};
 use crate::outage;
 use crate::pairs::group_of;
-use crate::place;
+use crate::place::{self, Places};
 use crate::status::LinkStatus;
 use crate::xcp_queue::XcpQueue;
 
@@ -67,6 +65,7 @@ pub struct LinkQueue {
     iface: IfaceId,
     /// The queue.
     pub egress: Egress<Waiting>,
+    places: Places,
     /// Payload bytes that were sent into it again.
     repeated_bytes: u64,
     name: String,
@@ -116,7 +115,7 @@ pub fn class_of(wants: Wants) -> Class {
 pub fn queues(config: &Config) -> Vec<LinkQueue> {
     let declared = config.interfaces.iter().filter_map(|i| Some((i, i.link.as_ref()?)));
     let ids = (0..).map(LinkId);
-    let common = (config.limits.pool_bytes, config.shims());
+    let common = (config.limits.pool_bytes, Places::new(config));
     ids.zip(declared).map(|(id, (i, link))| LinkQueue::new(id, i, link, common)).collect()
 }
 
@@ -126,7 +125,7 @@ impl LinkQueue {
         id: LinkId,
         interface: &Interface,
         link: &config::Link,
-        (pool_bytes, shims): (usize, ShimProtocols),
+        (pool_bytes, places): (usize, Places),
     ) -> Self {
         let usual = EgressConfig::default();
         let egress = EgressConfig {
@@ -139,12 +138,14 @@ impl LinkQueue {
         };
         let mut egress = Egress::new(egress);
         let rations_acks = acks::follow(Instant::ZERO, &mut egress);
-        let router =
-            link.is_xcp_router.then(|| XcpQueue::new(Instant::ZERO, &mut egress, link.xcp_weights, shims));
+        let router = link
+            .is_xcp_router
+            .then(|| XcpQueue::new(Instant::ZERO, &mut egress, link.xcp_weights, places.shims()));
         let mut queue = Self {
             id,
             iface: interface.id,
             egress,
+            places,
             repeated_bytes: 0,
             name: link.name.clone(),
             interface: interface.name.clone(),
@@ -224,8 +225,7 @@ impl LinkQueue {
             && waiting.since == now
             && !self.others.lets_error_go_first(now, size.bytes, self.rate_bps)
         {
-            let hash = place::of_errors_from(place::host_of(waiting.packet.bytes()));
-            (waiting.class, waiting.hash) = (Class::Bulk, hash);
+            (waiting.class, waiting.hash) = (Class::Bulk, self.places.of_errors(waiting.packet.bytes()));
         }
         let flow = waiting.hash | FORWARDED;
         let victims = match &mut self.router {
@@ -235,10 +235,8 @@ impl LinkQueue {
             }
             None => {
                 let lane = self.others.lane(now, waiting.class, egress);
-                let host = || {
-                    let host = place::host_of(waiting.packet.bytes());
-                    place::in_crowd(host, waiting.kind == Kind::Tcp) | FORWARDED
-                };
+                let is_tcp = waiting.kind == Kind::Tcp;
+                let host = || self.places.in_crowd(waiting.packet.bytes(), is_tcp) | FORWARDED;
                 let flow = self.others.flow(now, (flow, host), lane, egress);
                 match others::managed(waiting.class, waiting.kind, waiting.packet.bytes()) {
                     Some(managed) => egress.enqueue_managed(now, flow, lane, size, (waiting, managed)),

@@ -22,7 +22,7 @@ use crate::kinds::Kind;
 use crate::left_behind::LeftBehind;
 use crate::links::{self, LinkQueue, Waiting};
 use crate::network::{Network, Transmit};
-use crate::place::{Place, What};
+use crate::place::{Place, Places, What};
 use crate::status::Traffic;
 use crate::tap::Tap;
 
@@ -36,7 +36,7 @@ pub struct Outlet {
     identifications: Identifications,
     datagrams: Datagrams,
     /// IP protocols that stand for XCP's own header.
-    shims: ShimProtocols,
+    places: Places,
     /// The trace of a connection, while one is wanted.
     tap: Option<Box<Tap>>,
     /// What has come and gone.
@@ -112,7 +112,7 @@ impl Outlet {
             dscps: config.dscps,
             identifications: Identifications::new(config.seed),
             datagrams: Datagrams::new(config.seed),
-            shims: config.shims(),
+            places: Places::new(config),
             tap: None,
             traffic: Traffic::default(),
             left_behind: LeftBehind::default(),
@@ -153,7 +153,12 @@ impl Outlet {
 
     /// IP protocols that stand for XCP's own header.
     pub fn shims(&self) -> ShimProtocols {
-        self.shims
+        self.places.shims()
+    }
+
+    /// Gives packets their places.
+    pub fn places(&self) -> Places {
+        self.places
     }
 
     /// What comes in by this interface may have that header from a gateway.
@@ -200,13 +205,13 @@ impl Outlet {
             .and_then(|(src, dst)| net.route(from, src, dst));
         let iface = route.map_or(IfaceId::OTHER, |r| r.iface);
         let out = self.way(iface);
-        let classes = (&*self.rules, &self.dscps);
+        let (classes, shims) = ((&*self.rules, &self.dscps), self.places.shims());
         let Some(link) = self.links.iter_mut().find(|l| l.way() == out) else {
             self.write_packet(now, (from, out), &mut packet, net);
             packet.recycle(pool);
             return None;
         };
-        let kind = if place.what == What::Copy { Kind::Split } else { Kind::of(packet.bytes(), self.shims) };
+        let kind = if place.what == What::Copy { Kind::Split } else { Kind::of(packet.bytes(), shims) };
         if !link.egress.is_idle() && pool.is_pressed() {
             packet = packet.shrunk(pool);
             if !room::may_wait(pool) {
@@ -215,7 +220,7 @@ impl Outlet {
                 return None;
             }
         }
-        let class = place.class(classes, (from, iface), packet.bytes(), self.shims);
+        let class = place.class(classes, (from, iface), packet.bytes(), shims);
         let hash = place.hash;
         for packet in in_turns(packet, link.egress.turn_bytes(class), pool) {
             link.enqueue(now, Waiting { packet, via: from, since: now, hash, class, kind }, pool);
@@ -242,7 +247,7 @@ impl Outlet {
 
     /// A packet that waited for a link goes to a host: what gateways tell each other stays here.
     fn take_options_out(&self, packet: &mut PacketBuf) {
-        if let Parsed::Tcp(s) = parse_with(packet.bytes(), self.shims)
+        if let Parsed::Tcp(s) = parse_with(packet.bytes(), self.shims())
             && s.options.has_ours()
             && verify_checksums(packet.bytes(), &s, &packet.offload)
         {
@@ -287,9 +292,9 @@ impl Outlet {
         packet: &mut PacketBuf,
         net: &mut dyn Network,
     ) {
-        if !self.shims.is_empty() && self.shim_of(out).is_none() {
+        if !self.shims().is_empty() && self.shim_of(out).is_none() {
             // It is for gateways and routers on links that are declared so.
-            shim::take_out(packet, self.shims);
+            shim::take_out(packet, self.shims());
         }
         let offload = packet.offload;
         let header = packet.bytes();
@@ -382,6 +387,7 @@ impl Exit<'_> {
             seq: header.seq,
             total_len: u32::try_from(whole.len()).unwrap_or(u32::MAX),
             has_shim: false,
+            is_by_identification: true,
         };
         self.outlet.datagrams.note_sent(self.now, id, segment);
         let mut waiting = fragments.into_iter();

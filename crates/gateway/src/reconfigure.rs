@@ -127,7 +127,7 @@ impl Gateway {
             done.leave(differs, &format!("link.{}.{what}", link.name));
         }
         let way = self.outlet.way(interface.id);
-        let common = (self.told.limits.pool_bytes, self.outlet.shims());
+        let common = (self.told.limits.pool_bytes, self.outlet.places());
         if let Some(queue) = self.outlet.link_mut(way) {
             *queue = LinkQueue::new(queue.id(), interface, link, common);
         }

@@ -5,6 +5,9 @@ use farlink_wire::TcpSegment;
 /// TCP's own header.
 const TCP_HEADER_BYTES: usize = 20;
 
+/// The smallest packets that a word of ICMP makes (Linux: `net.ipv4.route.min_pmtu`).
+const LEAST_PATH_BYTES: u32 = 552;
+
 /// A segment fits what the host has said that it takes (`mss`), options deducted, and a packet that
 /// nobody cuts. `large`: on its way a link may ask for larger ones, in fragments.
 pub fn check_size(s: &TcpSegment, mss: Option<u16>, large: bool) -> Result<(), String> {
@@ -14,7 +17,8 @@ pub fn check_size(s: &TcpSegment, mss: Option<u16>, large: bool) -> Result<(), S
     if is_larger && !large {
         return Err(format!("{needed} bytes of options and payload for an MSS of {most} (RFC 6691)"));
     }
-    if !is_larger && !s.ip.dont_fragment {
+    // A router may have asked for less than is believed of ICMP: then they may be cut, as Linux's.
+    if !is_larger && !s.ip.dont_fragment && s.ip.total_len > LEAST_PATH_BYTES {
         return Err("DF not set".into());
     }
     Ok(())

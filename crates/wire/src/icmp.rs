@@ -75,6 +75,9 @@ pub struct InnerTcp {
     pub total_len: u32,
     /// XCP's header stands before it.
     pub has_shim: bool,
+    /// A later fragment was quoted, and only its identification told which segment it is of. That is
+    /// easier to guess than ports and a sequence number.
+    pub is_by_identification: bool,
 }
 
 /// Read an ICMP error behind `ip`; `None` for queries, echoes, neighbour discovery and what is cut
@@ -132,6 +135,7 @@ fn parse_quote(quote: &[u8], shims: ShimProtocols) -> Option<InnerTcp> {
         seq: SeqNum(u32_at(tcp, 4)?),
         total_len: ip.total_len,
         has_shim,
+        is_by_identification: false,
     })
 }
 

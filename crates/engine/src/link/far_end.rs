@@ -1,9 +1,11 @@
 //! What the gateway at the far end of a link has told, and what it is still expected to tell.
 
+use core::net::IpAddr;
+
 use arrayvec::ArrayVec;
 use farlink_wire::{Duration, Instant};
 
-use super::Link;
+use super::{Link, are_apart};
 use crate::peer::{Arrived, Capability, Hello, Identity, Opening};
 
 /// Gateways that are remembered: a link may lead to several.
@@ -37,11 +39,22 @@ pub struct LinkReport {
     pub waited_back: Duration,
 }
 
+/// A gateway that has been heard.
+#[derive(Clone, Debug)]
+struct Known {
+    hello: Hello,
+    /// The host whose connection it was first heard on, and whether it was on one of another host.
+    host: IpAddr,
+    has_others: bool,
+}
+
 /// What is known of the far end.
 #[derive(Clone, Debug, Default)]
 pub struct FarEnd {
     /// The gateways that have been heard there, the newest last.
-    gateways: ArrayVec<Hello, GATEWAYS_MAX>,
+    gateways: ArrayVec<Known, GATEWAYS_MAX>,
+    /// The newest host there that was heard without one.
+    plain_host: Option<IpAddr>,
     /// Of all that is known to have arrived there: when the newest of it left, and when that was
     /// heard.
     carried: Option<(Instant, Instant)>,
@@ -66,29 +79,52 @@ impl FarEnd {
         }
     }
 
-    /// A gateway has been heard.
-    pub fn meet(&mut self, hello: Hello) {
+    /// A gateway has been heard on a connection of this host.
+    pub fn meet(&mut self, hello: Hello, host: IpAddr) {
         self.answers = Some(true);
         // Of one that says nothing of itself only the reports tell which it is, and they come
         // later.
-        let is_same = |known: &Hello| {
-            known.identity == hello.identity || (known.identity == Identity::UNKNOWN && hello.version < 2)
+        let is_same = |known: &Known| {
+            let is_nameless = known.hello.identity == Identity::UNKNOWN && hello.version < 2;
+            known.hello.identity == hello.identity || is_nameless
         };
-        let nameless = hello.identity == Identity::UNKNOWN
-            && self.gateways.iter().any(|known| known.version == hello.version);
-        if nameless {
+        let is_version = |known: &&mut Known| known.hello.version == hello.version;
+        if hello.identity == Identity::UNKNOWN
+            && let Some(known) = self.gateways.iter_mut().find(is_version)
+        {
+            known.has_others |= are_apart(known.host, host);
             return;
         }
-        self.gateways.retain(|known| !is_same(known));
+        let before = self.gateways.iter().position(is_same).and_then(|at| self.gateways.pop_at(at));
         if self.gateways.is_full() {
             self.gateways.remove(0);
         }
-        self.gateways.push(hello);
+        let (first, has_others) = before.map_or((host, false), |known| (known.host, known.has_others));
+        let has_others = has_others || are_apart(first, host);
+        self.gateways.push(Known { hello, host: first, has_others });
+    }
+
+    /// A host has been heard there without one.
+    pub fn note_plain_host(&mut self, host: IpAddr) {
+        self.plain_host = Some(host);
+    }
+
+    /// What this gateway tells of the link is believed. A host can say that it is one. So while it
+    /// was heard on the connections of one host alone, and other hosts there without it, it counts
+    /// for no more than that host: what it tells would be at the others' cost.
+    #[must_use]
+    pub fn is_believed(&self, gateway: Identity) -> bool {
+        let is_it = |known: &&Known| known.hello.identity == gateway;
+        let Some(known) = self.gateways.iter().find(is_it) else { return true };
+        let is_apart = |host: IpAddr| are_apart(host, known.host);
+        let is_other =
+            |other: &Known| other.hello.identity != gateway && (other.has_others || is_apart(other.host));
+        known.has_others || !(self.plain_host.is_some_and(is_apart) || self.gateways.iter().any(is_other))
     }
 
     /// The gateways that have been heard, the newest last.
     pub fn gateways(&self) -> impl Iterator<Item = Hello> {
-        self.gateways.iter().copied()
+        self.gateways.iter().map(|known| known.hello)
     }
 
     /// The newest transmission that is known to have arrived, where the link delivers: what left
@@ -150,7 +186,7 @@ impl FarEnd {
     /// Of a SYN that asks for a gateway, and comes twice, one goes on there, by all that is known.
     #[must_use]
     pub fn takes_openings(&self) -> bool {
-        let can = |known: &Hello| known.can(Capability::Openings);
+        let can = |known: &Known| known.hello.can(Capability::Openings);
         self.answers == Some(true) && !self.gateways.is_empty() && self.gateways.iter().all(can)
     }
 
@@ -207,7 +243,7 @@ mod tests {
     fn gateways_are_remembered_by_name_and_not_without_end() {
         let mut far_end = FarEnd::default();
         let mut meet = |hello: Hello| {
-            far_end.meet(hello);
+            far_end.meet(hello, IpAddr::from([10, 0, 0, 1]));
             far_end.gateways().map(|known| known.identity.number()).collect::<Vec<_>>()
         };
         let old = |n: u32| Hello { identity: n.into(), ..Hello::SILENT };
@@ -220,6 +256,27 @@ mod tests {
         for identity in 1..=100 {
             assert!(meet(new(identity)).len() <= GATEWAYS_MAX);
         }
+    }
+
+    #[test]
+    fn a_host_that_says_it_is_a_gateway_counts_for_itself() {
+        let host = |n: u8| IpAddr::from([10, 0, 0, n]);
+        let (gateway, liar) = (Hello::of(1.into()), Hello::of(2.into()));
+        let mut far_end = FarEnd::default();
+        far_end.meet(gateway, host(1));
+        assert!(far_end.is_believed(1.into()), "nobody else is there");
+        far_end.note_plain_host(host(9));
+        assert!(!far_end.is_believed(1.into()), "one host may be all that it serves");
+        far_end.meet(gateway, host(1));
+        assert!(!far_end.is_believed(1.into()), "once more the same");
+        far_end.meet(gateway, host(2));
+        assert!(far_end.is_believed(1.into()));
+        far_end.meet(liar, host(9));
+        assert!(!far_end.is_believed(2.into()) && far_end.is_believed(1.into()));
+        let mut far_end = FarEnd::default();
+        far_end.meet(gateway, host(1));
+        far_end.meet(liar, host(9));
+        assert!(!far_end.is_believed(2.into()) && !far_end.is_believed(1.into()), "which of them lies?");
     }
 
     #[test]

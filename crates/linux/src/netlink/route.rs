@@ -219,6 +219,10 @@ fn selector(fixed: &[u8], attributes: Attributes<'_>) -> Option<u64> {
     let kinds = [FRA_SRC, FRA_DST, FRA_IIFNAME, FRA_OIFNAME];
     let parts: Vec<_> = kinds.iter().map(|kind| attributes.find(*kind)).collect();
     parts.iter().any(Option::is_some).then(|| {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "rules are the operator's, and each look has to give the same"
+        )]
         let mut hasher = DefaultHasher::new();
         // Lengths of the prefixes stand before the attributes.
         (fixed.get(1..3), parts).hash(&mut hasher);

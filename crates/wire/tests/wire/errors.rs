@@ -61,6 +61,7 @@ fn what_they_say() {
             seq: h.seq,
             total_len,
             has_shim: false,
+            is_by_identification: false,
         };
         assert_eq!(e.inner, Some(inner));
         for len in 0..p.len() {
