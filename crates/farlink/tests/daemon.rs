@@ -548,3 +548,60 @@ fn what_was_found_is_kept_over_a_restart() {
     keys("/proc/farlink/found.json");
     run(&["--config", config.to_str().unwrap()], &|link| assert_eq!(link["remembered_bps"], 0, "{link}"));
 }
+
+/// What a link has carried of its budget counts on after a restart, and scripts and operators learn
+/// how far it is used. Connections go on.
+#[test]
+fn a_budget_is_counted_over_a_restart() {
+    if skipped("a_budget_is_counted_over_a_restart") {
+        return;
+    }
+    let bed = Bed::new("budget");
+    let config = bed.directory.join("farlink.toml");
+    let start = |budget_bytes: u64| {
+        let link =
+            format!("interface = \"to-server\"\nrate = \"500 Mbit/s\"\nbudget = \"{budget_bytes} B/month\"");
+        std::fs::write(&config, format!("[[link]]\n{link}\n")).unwrap();
+        bed.start(&["--config", config.to_str().unwrap()])
+    };
+    let used = || bed.status().pointer("/links/0/budget_used_bytes").and_then(Value::as_u64).unwrap();
+    let exit = || bed.ask(&["status", "--budget"]).status.code();
+    let carry = |rate: &str| {
+        let result = bed.load(&["http", "--rate", rate, "--seconds", "1"]);
+        assert_eq!(result["failed"].as_u64(), Some(0), "{result}");
+    };
+    let end = |mut daemon: Child| {
+        terminate(&daemon);
+        assert_eq!(daemon.wait().unwrap().code(), Some(0), "{}", bed.log());
+    };
+    let daemon = start(1_000_000_000_000);
+    assert_eq!((used(), exit()), (0, Some(0)));
+    carry("100");
+    let first = used();
+    // Each connection has eight packets and more, and an answer.
+    assert!(first > 100 * 8 * 40, "{first}");
+    end(daemon);
+
+    let daemon = start(first * 10 / 9);
+    let second = used();
+    assert!((first..first + first / 10).contains(&second), "the sum goes on: {first}, {second}");
+    assert_eq!(exit(), Some(4));
+    assert!(text(&bed.ask(&["status", "--budget"])).contains("low"));
+    assert!(
+        text(&bed.ask(&["check", "--seconds", "1"]))
+            .contains("most of the budget of the link to-server is used")
+    );
+    bed.eventually("the log warns", || bed.log().contains("four fifths of the budget of bytes are used"));
+    carry("50");
+    assert_eq!(exit(), Some(5));
+    assert!(used() > second + first / 4);
+    assert!(text(&bed.ask(&["check", "--seconds", "1"])).contains("is used up"));
+    carry("10");
+    end(daemon);
+
+    let daemon = start(first * 10 / 9);
+    assert_eq!(exit(), Some(5), "it is used up from the start");
+    bed.eventually("the log says so", || bed.log().contains("the budget of bytes is used up"));
+    carry("10");
+    end(daemon);
+}
