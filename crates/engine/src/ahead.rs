@@ -30,6 +30,7 @@ pub fn waited(now: Instant, config: &Config, links: &Links, leg: &Leg, rule: usi
         SendAhead::Auto if link.is_metered() => Waited::Metered,
         // Nor does it help where the link is what is waited for.
         SendAhead::Auto if !link.holds_more_than(WINDOW_BYTES) => Waited::Link,
+        SendAhead::Auto if leg.is_direct() => Waited::Round,
         SendAhead::Auto => Waited::Known(link.clients().ahead(now, leg.addr)),
     }
 }

@@ -82,6 +82,9 @@ pub enum Waited {
     /// Nobody has said how fast the link is, it carries clearly less than that, or it holds no more
     /// in a round trip than any window.
     Link,
+    /// Some of what the host sends is seen to go round this gateway: so may a reset for what leaves
+    /// ahead, and nobody here could keep it from the other host.
+    Round,
     /// By what is known of the host.
     Known(Known),
 }
@@ -91,7 +94,7 @@ impl Waited {
     #[must_use]
     pub fn leave(self) -> Leave {
         match self {
-            Self::Elsewhere | Self::Off | Self::Metered | Self::Link => Leave::Nothing,
+            Self::Elsewhere | Self::Off | Self::Metered | Self::Link | Self::Round => Leave::Nothing,
             Self::Told => Leave::All,
             Self::Known(known) => known.leave(),
         }
@@ -106,6 +109,7 @@ impl Waited {
             Self::Off => "off",
             Self::Metered => "off: metered",
             Self::Link => "off: link",
+            Self::Round => "off: round",
             Self::Known(Known::Refuses(Refusal::Reset)) => "off: reset",
             Self::Known(Known::Refuses(Refusal::Dropped)) => "off: dropped",
             Self::Known(known) if known.takes_all() => "on",

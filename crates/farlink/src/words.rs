@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use crate::view::{bytes, list, microseconds, number, rate, text};
+use crate::view::{self, bytes, list, microseconds, number, rate, text};
 
 /// All states that a link can be in.
 pub const STATES: [&str; 4] = ["up", "suspect", "probing", "down"];
@@ -37,9 +37,9 @@ pub fn carries_nothing(link: &Value) -> bool {
 }
 
 /// What is to be done about a box on the way, behind what it does.
-const LET_PASS: &str = "Let TCP options of kind 254 pass there, in SYNs and their answers";
+const LET_PASS: &str = "Let TCP options of kind 254 pass there, in SYNs, their answers and all that follows";
 
-/// What boxes on the way do to handshakes over a link for Farlink's option, and what to do.
+/// What boxes on the way do to segments over a link for Farlink's option, and what to do.
 pub fn boxes(link: &Value) -> Option<String> {
     let said: Vec<_> = list(link, "/boxes").iter().filter_map(Value::as_str).collect();
     (!said.is_empty()).then(|| format!("link {}: {}. {LET_PASS}", text(link, "/name"), said.join("; ")))
@@ -142,16 +142,48 @@ pub fn why(flow: &Value, way: Option<&Way>) -> String {
 }
 
 /// Why a window is waited for, where it could be sent ahead of.
-fn ahead(flow: &Value, towards: &str) -> &'static str {
+fn ahead(flow: &Value, towards: &str) -> String {
     match text(flow, &format!("/ahead_{towards}")).as_str() {
-        "tried" => "; little goes ahead of it, until that is seen to be taken",
-        "off" => "; it is waited for: send_ahead is \"off\"",
-        "off: metered" => "; it is waited for: the link is metered",
-        "off: link" => "; it is waited for: the link holds no more, or less than is declared",
-        "off: reset" => "; it is waited for: what went ahead of it drew a reset in the last ten minutes",
-        "off: dropped" => "; it is waited for: what went ahead of it was dropped in the last ten minutes",
-        _ => "",
+        "tried" => "; little goes ahead of it, until that is seen to be taken".into(),
+        known => waited_for(known).map(|why| format!("; it is waited for: {why}")).unwrap_or_default(),
     }
+}
+
+fn waited_for(known: &str) -> Option<&'static str> {
+    Some(match known {
+        "off" => "send_ahead is \"off\"",
+        "off: metered" => "the link is metered",
+        "off: link" => "the link holds no more in a round trip, or carries less than is declared",
+        "off: round" => "some packets go round this gateway, and so would a reset for what goes ahead",
+        "off: reset" => "what went ahead drew a reset in the last ten minutes",
+        "off: dropped" => "what went ahead was dropped in the last ten minutes",
+        _ => return None,
+    })
+}
+
+/// Whose windows are waited for over a link, where `send_ahead` might spare them that, and why:
+/// hosts that refuse it, and connections that are slow for it now.
+pub fn waits_for_windows(link: &Value, flows: &[Value]) -> Option<String> {
+    let hosts = |name: &str| number(link, &format!("/ahead/{name}_hosts"));
+    let mut said = Vec::new();
+    for (count, known) in [(hosts("reset"), "off: reset"), (hosts("dropped"), "off: dropped")] {
+        let why = waited_for(known).filter(|_| count > 0);
+        said.extend(why.map(|why| format!("{why} ({})", view::count(count, "host"))));
+    }
+    for known in ["off: metered", "off: link", "off: round"] {
+        let held =
+            flows.iter().filter(|flow| limit(flow) == "receiver" && is_over(flow, link, known)).count();
+        let why = waited_for(known).filter(|_| held > 0);
+        said.extend(why.map(|why| format!("{why} ({})", view::count(held as u64, "connection"))));
+    }
+    let name = text(link, "/name");
+    (!said.is_empty()).then(|| format!("over the link {name} windows are waited for: {}", said.join("; ")))
+}
+
+fn is_over(flow: &Value, link: &Value, ahead: &str) -> bool {
+    let towards = towards(flow);
+    text(flow, &format!("/out_{towards}")) == text(link, "/interface")
+        && text(flow, &format!("/ahead_{towards}")) == ahead
 }
 
 /// It has its share of the link, or waits for its turn or its pace.
@@ -195,7 +227,28 @@ mod tests {
         let said = boxes(&json!({"name": "geo", "boxes": ["a box drops SYNs", "a box strips answers"]}));
         assert_eq!(
             said.unwrap(),
-            "link geo: a box drops SYNs; a box strips answers. Let TCP options of kind 254 pass there, in SYNs and their answers"
+            "link geo: a box drops SYNs; a box strips answers. Let TCP options of kind 254 pass there, in SYNs, their answers and all that follows"
+        );
+    }
+
+    #[test]
+    fn why_windows_are_waited_for_is_told_of_hosts_and_of_slow_connections() {
+        let link = |reset: u64, dropped: u64| json!({"name": "geo", "interface": "sat0", "ahead": {"reset_hosts": reset, "dropped_hosts": dropped}});
+        let with = |ahead: &str, limited_by: &str| {
+            let mut flow = flow(limited_by, "window");
+            flow["ahead_a"] = ahead.into();
+            flow
+        };
+        assert_eq!(
+            waits_for_windows(&link(0, 0), &[with("off: metered", "link"), with("tried", "receiver")]),
+            None
+        );
+        assert_eq!(waits_for_windows(&link(0, 0), &[with("off", "receiver")]), None, "it is wanted so");
+        let said = waits_for_windows(&link(2, 1), &[with("off: metered", "receiver")]).unwrap();
+        assert_eq!(
+            said,
+            "over the link geo windows are waited for: what went ahead drew a reset in the last ten minutes (2 hosts); \
+             what went ahead was dropped in the last ten minutes (1 host); the link is metered (1 connection)"
         );
     }
 

@@ -39,6 +39,7 @@ pub fn findings(before: &Sample, after: &Sample, seconds: u64) -> Vec<Diagnosis>
         found.extend(past::findings(earlier, link, (before, after), seconds));
         found.extend(budget(link));
         found.extend(boxes(link));
+        found.extend(windows(link, flows));
         // Where the link is elsewhere nobody can answer at its other end.
         found.extend(elsewhere(link, links, flows).or_else(|| far_end(link, flows)));
     }
@@ -286,8 +287,16 @@ fn boxes(link: &Value) -> Option<Diagnosis> {
     Some(
         finding
             .seen("syn_option_dropped", of("/syn_option_dropped"))
-            .seen("syn_ack_option_dropped", of("/syn_ack_option_dropped")),
+            .seen("syn_ack_option_dropped", of("/syn_ack_option_dropped"))
+            .seen("data_option_dropped", of("/data_option_dropped")),
     )
+}
+
+/// What `send_ahead` would spare is waited for.
+fn windows(link: &Value, flows: &[Value]) -> Option<Diagnosis> {
+    let finding = Diagnosis::new("waits-for-windows", Severity::Note, words::waits_for_windows(link, flows)?);
+    let of = |key: &str| number(link, &format!("/ahead/{key}"));
+    Some(finding.seen("reset_hosts", of("reset_hosts")).seen("dropped_hosts", of("dropped_hosts")))
 }
 
 fn far_end(link: &Value, flows: &[Value]) -> Option<Diagnosis> {
@@ -538,6 +547,8 @@ mod tests {
 
     #[test]
     fn a_box_that_drops_the_option_is_told() {
+        let refused = link(json!({"ahead": {"reset_hosts": 1}}));
+        assert_eq!(ids(refused.clone(), refused, json!([])), ["waits-for-windows Note"]);
         let dropping = link(json!({"boxes": ["a box on the way drops SYNs"], "syn_option_dropped": 1}));
         assert_eq!(ids(dropping.clone(), dropping, json!([])), ["option-dropped Warning"]);
     }

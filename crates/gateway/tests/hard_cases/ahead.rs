@@ -120,6 +120,24 @@ fn a_metered_link_is_sent_nothing_that_may_be_in_vain() {
     assert_eq!(t.write(1, 30).into_iter().max(), Some(7_001));
 }
 
+/// The server echoes a time stamp of the client's that has never come by here. So would a
+/// firewall's reset for what is ahead go round, and end the connection there.
+#[test]
+fn nothing_goes_ahead_where_packets_of_the_host_go_round() {
+    for (echoed, newest) in [(500, 8_001), (700, 7_001)] {
+        let mut t = Bed::ahead(SendAhead::Auto);
+        t.play("a > S 0 win 65535 <mss 1012,sackOK,ts 100 0> {port 41000}\n ~1");
+        t.play("~400\nb > S. 0 ack 1 win 8000 <mss 1012,sackOK,ts 500 100> {port 41000}\n ~1");
+        t.play(&format!("a > . 1 ack 1 <ts 101 {echoed}> {{port 41000}}\n ~1"));
+        t.got.clear();
+        for at in (1..30_000).step_by(1_000) {
+            t.play(&format!("a > . {at}:{} ack 1 <ts 102 {echoed}> {{port 41000}}\n ~2", at + 1_000));
+        }
+        t.play("~20");
+        assert_eq!(t.arrived().into_iter().max(), Some(newest), "{echoed}");
+    }
+}
+
 /// A router that translates addresses takes what is beyond the window for its own. Its reset has no
 /// acknowledgement, and stands where the host's next byte does.
 #[test]
