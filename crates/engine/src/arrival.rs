@@ -352,12 +352,8 @@ impl Split<'_> {
             towards.release(cx.pool, ack);
         }
         let held_back = towards.rx.is_ack_held_back() && (happened.progress || towards.is_far_known());
-        if upstream.is_heard() && happened.progress && towards.buffer.is_empty() {
-            // The upstream gateway lets the flow sleep, and counts custody, by what the far host
-            // has.
-            if towards.rx.far_told != Some(towards.far_acked()) {
-                towards.rx.owe_by(now + far_delay);
-            }
+        if upstream.is_heard() && happened.progress {
+            towards.owe_far_word(now, upstream, far_delay);
         }
         towards.tx.on_word(now);
         if timeouts.is_some_and(|n| self.legs.get_mut(from).path_mtu.on_progress(n)) {

@@ -1,10 +1,12 @@
 //! Which leg has which policy of acknowledgements (`ack_policy.rs`).
 
-use farlink_wire::{Duration, TcpSegment};
+use farlink_wire::{Duration, Instant, TcpSegment};
 
 use crate::ack_policy::AckPolicy;
 use crate::cx::Cx;
 use crate::link::Link;
+use crate::peer::{Capability, Peer};
+use crate::relay::Relay;
 use crate::side::Side;
 use crate::split::Split;
 
@@ -13,6 +15,28 @@ const FAR_TOLD_AFTER: Duration = Duration::from_secs(2);
 
 /// So much of a stream is its beginning: a few initial windows (RFC 6928).
 const BEGINNING_BYTES: u64 = 65_536;
+
+/// What is less than two segments is told to a gateway whose source waits for it after so long: the
+/// next acknowledgement may take it along.
+const AWAITED_AFTER: Duration = Duration::from_millis(2);
+
+impl Relay {
+    /// The far host has more than before. The gateway upstream lets the flow sleep, and counts
+    /// custody, by what the far host has: that may wait. Where that one promises nothing, its source
+    /// waits for this word, and hears as many acknowledgements as the far host sends.
+    pub(crate) fn owe_far_word(&mut self, now: Instant, upstream: Peer, usual: Duration) {
+        let (told, far) = (self.rx.far_told, self.far_acked());
+        if told == Some(far) {
+            return;
+        }
+        if upstream.speaks(Capability::Custody) {
+            let is_much = told.is_none_or(|told| far.after(told + self.rx.segment_bytes()));
+            self.rx.owe_by(if is_much { now } else { now + AWAITED_AFTER });
+        } else if self.buffer.is_empty() {
+            self.rx.owe_by(now + usual);
+        }
+    }
+}
 
 impl Split<'_> {
     /// How soon this host, or the gateway that speaks on its leg, is sent acknowledgements.

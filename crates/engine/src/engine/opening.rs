@@ -44,7 +44,7 @@ impl Engine {
         packet: &mut PacketBuf,
         net: &mut dyn World,
     ) -> bool {
-        let Some(syns) = self.syns.get_mut(&key).map(|h| h.syns) else { return false };
+        let Some((syns, rule)) = self.syns.get_mut(&key).map(|h| (h.syns, h.rule)) else { return false };
         let out = net.route(via, s.ip.src, s.ip.dst).map_or(IfaceId::OTHER, |r| r.iface);
         let is_away = self.links.is_away(self.links.way(out));
         let Some(link) = self.links.at(out) else { return false };
@@ -53,7 +53,7 @@ impl Engine {
         }
         let wanted = link.asks(now, s.ip.dst, syns, is_away);
         let may_be_two = syns == 1 && link.boxes().crossing(now, Carrier::Syn, s.ip.dst).is_clear();
-        let opening = self.opening(now, out, may_be_two, link.takes_openings());
+        let opening = self.opening(now, (rule, via, out), (may_be_two, link.takes_openings()));
         let plain = (wanted == Goes::Both).then(|| Kept::of(via, s, packet));
         let asks = wanted != Goes::Plain;
         let said = if asks { insert_opening(packet, FARLINK_SYN, Some(opening)) } else { None };
@@ -150,12 +150,13 @@ impl Engine {
             return false;
         }
         let crossing = link.boxes().crossing(now, Carrier::Answer, h.a.addr);
-        let (towards, may_be_two) = (h.a.via, h.answered_once && crossing.is_clear());
+        let (rule, towards, may_be_two) = (h.rule, h.a.via, h.answered_once && crossing.is_clear());
         // One that said nothing of itself is told nothing of us.
         let opening = upstream.reads_frames().then(|| {
             let out = net.route(via, s.ip.src, s.ip.dst).map_or(IfaceId::OTHER, |r| r.iface);
             let window_bytes = self.window_to_tell(now, key, net);
-            let opening = self.opening(now, out, may_be_two, upstream.can(Capability::Openings));
+            let opening =
+                self.opening(now, (rule, via, out), (may_be_two, upstream.can(Capability::Openings)));
             Opening { window_bytes, ..opening }
         });
         let plain = (wanted == Goes::Both).then(|| Kept::of(via, s, packet));

@@ -12,7 +12,7 @@ use crate::cx::Cx;
 use crate::flow_id::FlowId;
 use crate::hosts::{Hosts, look_up};
 use crate::net::{IfaceId, Way};
-use crate::peer::Opening;
+use crate::peer::{Capability, Opening};
 use crate::promise::Promise;
 use crate::side::{Pair, Side};
 use crate::spent::Heading;
@@ -43,8 +43,16 @@ impl Engine {
     /// What is said in a packet of a handshake that leaves by this interface, towards a gateway
     /// that lets one go on of two, or not. `may_be_two`: its host has not sent it before, and
     /// no box on the way is known to drop the option.
-    pub(super) fn opening(&self, now: Instant, out: IfaceId, may_be_two: bool, of_two_one: bool) -> Opening {
-        let opening = Opening::of(self.links.hello());
+    pub(super) fn opening(
+        &self,
+        now: Instant,
+        (rule, via, out): (usize, IfaceId, IfaceId),
+        (may_be_two, of_two_one): (bool, bool),
+    ) -> Opening {
+        let ways = [via, out].map(|iface| self.links.way(iface));
+        let is_held = self.action_over(now, rule, ways).and_then(Action::custody).is_some();
+        let hello = self.links.hello();
+        let opening = Opening::of(if is_held { hello.with(Capability::Custody) } else { hello });
         let Some(link) = self.links.at(out).filter(|_| of_two_one) else { return opening };
         let is_crowded = self.syns.len() > self.config.limits.half_open_max / HALF_OPEN_PARTS;
         let may = link.loses_openings() && link.may_copy(now) && !link.evidence().is_away();

@@ -35,10 +35,13 @@ pub enum Capability {
     /// The far host's acknowledgement is told by how far it is behind the segment's own. So it
     /// stands where a box on the way translates sequence numbers.
     FarBehind = 128,
+    /// This connection is in custody mode here: its source waits for what the far host
+    /// acknowledges. Said of each connection by itself.
+    Custody = 256,
 }
 
 impl Capability {
-    /// All of them.
+    /// All that are told of a gateway in the status: not what is said of one connection alone.
     pub const ALL: [Self; 8] = [
         Self::SoftWindow,
         Self::Reports,
@@ -62,6 +65,7 @@ impl Capability {
             Self::Shim => "xcp-shim",
             Self::Openings => "openings",
             Self::FarBehind => "far-behind",
+            Self::Custody => "custody",
         }
     }
 }

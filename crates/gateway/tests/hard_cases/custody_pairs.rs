@@ -143,3 +143,62 @@ fn the_far_hosts_word_is_asked_for_as_soon_as_its_gateway_is_heard() {
     );
     t.play("drop a\n b < . 21 ack 1\n b > . 101 ack 22 <fl 22 64>\n a < . 101 ack 22");
 }
+
+/// Who is in custody mode says so when a connection begins.
+#[test]
+fn a_gateway_in_custody_mode_says_that_its_source_waits_for_the_far_host() {
+    let link = || Some(Link { name: "sat".into(), ..Link::default() });
+    let opens = |action: Action, ours: &str| {
+        let mut t = Script::with(|s| {
+            s.config.default_action = action;
+            (s.link_a, s.link) = (link(), link());
+        });
+        t.play(&format!(
+            "a > S 0 win 65535 <mss 1460,sackOK,flraw 51 6800000007 02 00df 00>
+             b < S 0 <flraw 51 68 9e3779b9 02 {ours} 00>
+             b > S. 0 ack 1 win 65535 <mss 1460,sackOK>
+             a < S. 0 ack 1 <flraw 52 68 9e3779b9 02 {ours} 00>"
+        ));
+    };
+    opens(Action::Split, "00df");
+    opens(Action::Custody(Notice::Silence), "01df");
+}
+
+/// A gateway that splits, and upstream one whose capabilities are these. Its source has sent two
+/// segments, which have gone on.
+fn behind(capabilities: &str) -> Script {
+    let mut t = Script::with(|s| s.link_a = Some(Link { name: "sat".into(), ..Link::default() }));
+    t.play(&format!(
+        "a > S 0 win 65535 <mss 1460,sackOK,flraw 51 6800000007 02 {capabilities} 00>
+         drop b
+         b > S. 0 ack 1 win 65535 <mss 1460,sackOK>
+         drop a
+         a > . 1 ack 1 <fl>
+         ~1
+         drop
+         a > . 1:2921 ack 1 <fl> {{gso 1460}}
+         ~1
+         drop b"
+    ));
+    let acks: Vec<_> = t.take(Host::A).iter().map(|s| s.ack).collect();
+    assert_eq!(acks, [2921]);
+    t
+}
+
+#[test]
+fn where_its_source_waits_for_it_the_far_hosts_word_is_passed_on_at_once() {
+    let mut t = behind("01df");
+    t.play("b > . 1 ack 1461\n ~1");
+    assert_eq!(t.take(Host::A).len(), 0, "one segment: the next may follow");
+    t.play("~2");
+    assert_eq!(t.take(Host::A).len(), 1);
+    t.play("b > . 1 ack 2921\n ~3");
+    assert_eq!(t.take(Host::A).len(), 1);
+    let mut t = behind("01df");
+    t.play("b > . 1 ack 2921");
+    assert_eq!(t.take(Host::A).len(), 1, "two segments");
+    // Who splits waits for nothing.
+    let mut t = behind("00df");
+    t.play("b > . 1 ack 2921\n ~30");
+    assert_eq!(t.take(Host::A).len(), 0);
+}

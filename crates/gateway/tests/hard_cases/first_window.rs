@@ -159,7 +159,7 @@ fn nothing_is_told_to_who_cannot_read_it_or_where_nothing_is_promised() {
     told("", |_| {}, "ws 7").play(bare);
     let hello = format!("a < S. 0 ack 1 <flraw 52 {OURS}>");
     let custody = |s: &mut Setup| s.config.default_action = Action::Custody(Notice::Silence);
-    told(OTHER, custody, "ws 7").play(&hello);
+    told(OTHER, custody, "ws 7").play(&hello.replace("00df", "01df"));
     let small = |s: &mut Setup| s.config.limits.relay_bytes = 65_535;
     told(
         OTHER,

@@ -227,10 +227,11 @@ fn what_only_one_of_two_gateways_can_falls_away() {
 #[test]
 fn in_custody_mode_a_mark_beside_timestamps_takes_bytes_only_for_who_cannot_do_without() {
     let custody = Action::Custody(Notice::Silence);
-    for (action, answer, payload_bytes) in [
-        (custody, OURS.replace("9e3779b9", "0000002a"), 1_448),
-        (custody, PLAIN.to_owned(), 1_444),
-        (Action::Split, OURS.replace("9e3779b9", "0000002a"), 1_444),
+    let held = OURS.replace("00df", "01df");
+    for (action, ours, answer, payload_bytes) in [
+        (custody, held.as_str(), OURS.replace("9e3779b9", "0000002a"), 1_448),
+        (custody, held.as_str(), PLAIN.to_owned(), 1_444),
+        (Action::Split, OURS, OURS.replace("9e3779b9", "0000002a"), 1_444),
     ] {
         let end = 1 + 5 * payload_bytes;
         let mut t = Script::with(|s| {
@@ -239,7 +240,7 @@ fn in_custody_mode_a_mark_beside_timestamps_takes_bytes_only_for_who_cannot_do_w
         });
         t.play(&format!(
             "a > S 0 win 65535 <mss 1460,sackOK,ts 1 0,ws 7>
-             b < S 0 <flraw 51 {OURS},ts 1 0>
+             b < S 0 <flraw 51 {ours},ts 1 0>
              b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ts 1 1,ws 7,flraw 52 {answer}>
              a < S. 0 ack 1 <no flsynack,ts 1 1>
              a > . 1 ack 1 <ts 2 1>
