@@ -475,6 +475,7 @@ impl Split<'_> {
             // Into a link that is away it would go in vain: its source sends it again.
             return !self.waits_for_link(cx.links, from.other());
         }
+        self.hasten_far_word(cx.now, from, s);
         let relay = self.relays.get(from);
         let (nxt, len) = (relay.rcv_nxt(), s.payload_len as u32);
         // What a gateway asks, it asks us.

@@ -62,6 +62,22 @@ impl Split<'_> {
         if self.relays.get(to).goes_on() { usual.max(FAR_TOLD_AFTER) } else { usual }
     }
 
+    /// A source to which nothing is promised repeats the oldest segment that a gateway further on
+    /// has taken: it waits for the far host's word, and that may have been lost. The gateway is
+    /// asked then, unless it was heard just now, and not only when a timer comes to it that backs
+    /// off, however often a link winks.
+    pub(crate) fn hasten_far_word(&mut self, now: Instant, from: Side, s: &TcpSegment) {
+        let to = self.legs.get(from.other());
+        let relay = self.relays.get(from);
+        let far = relay.far_acked();
+        let is_oldest = s.seq.before_eq(far) && s.end_seq().after(far) && far.before(relay.tx.snd_una());
+        let is_untold = relay.tx.board().is_empty() && !relay.is_busy();
+        let is_quiet = now.since(to.heard_at()) >= relay.tx.rto() / 4;
+        if !self.binds() && to.peer.is_heard() && is_oldest && is_untold && is_quiet {
+            self.relays.get_mut(from).tx.ask();
+        }
+    }
+
     /// A gateway that does not know the rate of its link begins as a host does: acknowledgements
     /// open its window. Where a rate is declared here, one is there, too, as a rule.
     fn begins_by_acks(&self, cx: &Cx<'_>, to: Side) -> bool {

@@ -66,6 +66,7 @@ fn what_a_gateway_took_with_it_goes_from_end_to_end() {
     t.play(
         "+300
          a > P. 101:201 ack 1
+         b < . 300
          ~200
          b < . 300
          b > . 1 ack 101 win 65435
@@ -142,6 +143,18 @@ fn the_far_hosts_word_is_asked_for_as_soon_as_its_gateway_is_heard() {
          ~450",
     );
     t.play("drop a\n b < . 21 ack 1\n b > . 101 ack 22 <fl 22 64>\n a < . 101 ack 22");
+}
+
+/// The word was lost, and so was the question for it: the source's timer is sooner than another one.
+#[test]
+fn the_far_hosts_word_is_asked_for_when_the_source_repeats_what_it_waits_for() {
+    let mut t = behind_one_that_splits();
+    t.play("~900\n drop\n a > P. 201:301 ack 1\n quiet\n a > P. 101:201 ack 1\n b < . 300 ack 1");
+    // It has just spoken, or the link is away.
+    t.play("b > . 1 ack 301 <fl 101 64>\n ~1\n drop\n a > P. 101:201 ack 1\n quiet");
+    t.play("~300\n drop");
+    t.set_carrier(TO_B, false);
+    t.play("a > P. 101:201 ack 1\n quiet");
 }
 
 /// Who is in custody mode says so when a connection begins.
