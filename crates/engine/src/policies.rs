@@ -22,8 +22,8 @@ const AWAITED_AFTER: Duration = Duration::from_millis(2);
 
 impl Relay {
     /// The far host has more than before. The gateway upstream lets the flow sleep, and counts
-    /// custody, by what the far host has: that may wait. Where that one promises nothing, its source
-    /// waits for this word, and hears as many acknowledgements as the far host sends.
+    /// custody, by what the far host has: that may wait. Where that one promises nothing, its
+    /// source waits for this word, and hears as many acknowledgements as the far host sends.
     pub(crate) fn owe_far_word(&mut self, now: Instant, upstream: Peer, usual: Duration) {
         let (told, far) = (self.rx.far_told, self.far_acked());
         if told == Some(far) {

@@ -145,7 +145,7 @@ fn the_far_hosts_word_is_asked_for_as_soon_as_its_gateway_is_heard() {
     t.play("drop a\n b < . 21 ack 1\n b > . 101 ack 22 <fl 22 64>\n a < . 101 ack 22");
 }
 
-/// The word was lost, and so was the question for it: the source's timer is sooner than another one.
+/// The word was lost, and so was the question for it: the source's timer is sooner than the next.
 #[test]
 fn the_far_hosts_word_is_asked_for_when_the_source_repeats_what_it_waits_for() {
     let mut t = behind_one_that_splits();
