@@ -5,7 +5,7 @@ use farlink_wire::{Instant, SackBlock, SeqNum, TcpSegment};
 use crate::config::{Config, SendAhead};
 use crate::cx::Cx;
 use crate::event::Event;
-use crate::leave::{Leave, Refusal, Waited};
+use crate::leave::{Refusal, Waited};
 use crate::leg::Leg;
 use crate::link::Links;
 use crate::sender::Happened;
@@ -36,13 +36,13 @@ pub fn waited(now: Instant, config: &Config, links: &Links, leg: &Leg, rule: usi
 }
 
 impl Split<'_> {
-    /// What may leave ahead of the window of this host.
-    pub(crate) fn leaves_ahead(&self, cx: &Cx<'_>, to: Side) -> Leave {
-        if self.binds() {
-            waited(cx.now, cx.config, cx.links, self.legs.get(to), self.rule).leave()
-        } else {
-            Leave::Nothing
-        }
+    /// What may leave ahead of the window of this host is said to its sender.
+    pub(crate) fn let_leave_ahead(&mut self, cx: &Cx<'_>, to: Side) {
+        let waited = match self.binds() {
+            true => waited(cx.now, cx.config, cx.links, self.legs.get(to), self.rule),
+            false => Waited::Elsewhere,
+        };
+        self.relays.get_mut(to.other()).tx.leave_ahead(waited.leave(), waited == Waited::Told);
     }
 
     /// A reset has come that may be the word of a router on the way: one that tracks connections,

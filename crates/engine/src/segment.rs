@@ -447,8 +447,7 @@ impl Split<'_> {
     pub(crate) fn pull(&mut self, cx: &mut Cx<'_>, to: Side, turn: Turn, what: What) -> Pulled {
         self.begin_test(cx, to);
         self.refresh_segment_size(cx, to);
-        let leave = self.leaves_ahead(cx, to);
-        self.relays.get_mut(to.other()).tx.leave_ahead(leave);
+        self.let_leave_ahead(cx, to);
         let hushed = self.is_hushed(cx.links, to);
         if !hushed {
             self.send_train(cx, to);

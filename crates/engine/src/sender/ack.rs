@@ -113,6 +113,9 @@ impl Sender {
     ) {
         self.note_wait(now, acked.rtt);
         happened.waited_back = self.waited_back();
+        if let Some(rtt) = acked.rtt {
+            self.note_round(rtt.saturating_sub(happened.waited_back.unwrap_or_default()));
+        }
         self.tell_controller(now, acked, sample, prior_in_flight);
         self.settle_phase(now, acked.rtt);
         happened.rtt = acked.rtt;
@@ -294,7 +297,7 @@ mod tests {
         let mut now = Instant::from_millis(1_000_000);
         let mut s = sender(now);
         s.note_gateway(false, false);
-        s.leave_ahead(crate::leave::Leave::All);
+        s.leave_ahead(crate::leave::Leave::All, true);
         (0..5).for_each(|_| send(&mut s, now));
         now += Duration::from_millis(50);
         for _ in 0..3 {

@@ -12,11 +12,16 @@
 //! Who is on the way may think otherwise: a router that tracks connections drops what is beyond the
 //! window, or takes it for its own and resets. So a host begins with one segment ahead, and what
 //! becomes of such runs is told: they were taken, or exactly they were dropped.
+//!
+//! Where all that was acknowledged in a round trip has waited on its way there, more before its time
+//! would only stand in a queue: the link gives what it has, and the window is not what is missing.
+//! A link that is asked by slots, or fades, is one of these.
 
 use farlink_wire::{Duration, Instant, SeqNum};
 
 use super::Sender;
 use crate::leave::Leave;
+use crate::rtt::micros;
 use crate::scoreboard::Sent;
 
 /// A receiver reads as fast as data comes while it shows this part (one over it) of the largest
@@ -32,6 +37,10 @@ const REPAIRS_MAX: u8 = 3;
 /// Mbit/s and 500 ms has carried 480 KB in vain then.
 const DROPPED_PARTS: u64 = 4;
 
+/// What has waited for less than this part of a round trip (one over it) has not met a queue that
+/// holds more than the way.
+const WAITED_PART: u32 = 2;
+
 /// A reset that comes later than a round trip and a half, and this, is none for what left ahead.
 const RESET_LATE: Duration = Duration::from_millis(200);
 
@@ -40,12 +49,40 @@ const RESET_LATE: Duration = Duration::from_millis(200);
 pub(super) struct Ahead {
     /// So much is done of it.
     leave: Leave,
+    /// Whatever waits on its way.
+    is_told: bool,
     /// The oldest segment did not fit the window before the one that was shown last.
     refused: bool,
     /// What is missing has been found, and is sent again. What follows it will find it there.
     repairs: bool,
     /// `None`: nothing has left ahead.
     left: Option<Box<Left>>,
+    rounds: Rounds,
+}
+
+/// The shortest round trips of late, microseconds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rounds {
+    /// This one is over when so much is acknowledged.
+    end: Option<SeqNum>,
+    least_us: u32,
+    before_us: u32,
+}
+
+impl Rounds {
+    /// Everything before `una` is acknowledged, and everything before `next` has been sent.
+    fn hear(&mut self, rtt_us: u32, una: SeqNum, next: SeqNum) {
+        if self.end.is_none_or(|end| una.after(end)) {
+            *self = Self { end: Some(next), least_us: rtt_us, before_us: self.least_us };
+        } else {
+            self.least_us = self.least_us.min(rtt_us);
+        }
+    }
+
+    /// So long one has taken at least, in this one or in the one before.
+    fn took(&self) -> Duration {
+        Duration::from_micros(self.least_us.max(self.before_us).into())
+    }
 }
 
 /// What has left ahead of a window.
@@ -189,8 +226,10 @@ impl Ahead {
 }
 
 impl Sender {
-    /// So much may leave ahead of the window where the receiver takes all that comes.
-    pub fn leave_ahead(&mut self, leave: Leave) {
+    /// So much may leave ahead of the window where the receiver takes all that comes. `is_told`: it
+    /// is configured so, whatever waits.
+    pub fn leave_ahead(&mut self, leave: Leave, is_told: bool) {
+        self.ahead.is_told = is_told;
         if leave == self.ahead.leave {
             return;
         }
@@ -216,6 +255,17 @@ impl Sender {
     pub(super) fn may_leave_ahead(&self) -> bool {
         let repairs = self.ahead.repairs && self.ahead.is_on();
         self.ahead.leave != Leave::Nothing && (!self.flight.has_gap() || repairs) && self.is_read()
+    }
+
+    /// A segment was acknowledged after so long, without what its acknowledgement has waited.
+    pub(super) fn note_round(&mut self, rtt: Duration) {
+        self.ahead.rounds.hear(micros(rtt), self.flight.una(), self.flight.next());
+    }
+
+    /// All that left a round trip ago has waited for half of one.
+    fn has_waited(&self) -> bool {
+        let shortest = [self.flight.shortest_rtt(), self.rtt().expected()].into_iter().flatten().min();
+        shortest.is_some_and(|rtt| self.ahead.rounds.took() > rtt + rtt / WAITED_PART)
     }
 
     /// The receiver reads what comes.
@@ -256,7 +306,8 @@ impl Sender {
     /// What the window will leave from `next` on.
     pub(super) fn room_ahead(&self, next: SeqNum) -> u32 {
         let room = self.peer.room_from(next);
-        if !self.may_leave_ahead() {
+        let is_queued = !self.ahead.is_told && self.has_waited();
+        if !self.may_leave_ahead() || is_queued {
             return room;
         }
         let will_be = room.max(self.peer.shown_bytes());

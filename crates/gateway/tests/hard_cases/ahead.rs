@@ -114,6 +114,19 @@ fn a_host_begins_with_one_segment_ahead_and_earns_the_rest() {
     assert_eq!(t.t.ahead_of().taking_hosts, 1);
 }
 
+/// The handshake took 400 ms. Where all takes twice as long it stands in a queue, and more would.
+#[test]
+fn nothing_leaves_ahead_into_a_queue() {
+    for (later_ms, newest) in [(420, 29_001), (800, 16_001)] {
+        let mut t = Bed::ahead(SendAhead::Auto);
+        assert_eq!(t.write(1, 30).into_iter().max(), Some(8_001));
+        // The last one was asked for again, and shows no round trip.
+        t.play(&format!("~{later_ms}\nb > . 1 ack 8001 win {WINDOW_BYTES}\n ~1"));
+        t.play(&format!("b > . 1 ack 9001 win {WINDOW_BYTES}\n ~60"));
+        assert_eq!(t.arrived().into_iter().max(), Some(newest), "{later_ms} ms");
+    }
+}
+
 #[test]
 fn a_metered_link_is_sent_nothing_that_may_be_in_vain() {
     let mut t = Bed::over(",sackOK", true, |config| config.send_ahead = SendAhead::Auto);
