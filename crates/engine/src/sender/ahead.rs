@@ -13,9 +13,10 @@
 //! window, or takes it for its own and resets. So a host begins with one segment ahead, and what
 //! becomes of such runs is told: they were taken, or exactly they were dropped.
 //!
-//! Where all that was acknowledged in a round trip has waited on its way there, more before its time
-//! would only stand in a queue: the link gives what it has, and the window is not what is missing.
-//! A link that is asked by slots, or fades, is one of these.
+//! Where all that was acknowledged in a round trip has waited on its way there, more before its
+//! time would only stand in a queue: the link gives what it has, and the window is not what is
+//! missing. A link that is asked by slots, or fades, is one of these. Who is told to send ahead
+//! does so whatever waits.
 
 use farlink_wire::{Duration, Instant, SeqNum};
 
