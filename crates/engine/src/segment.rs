@@ -45,6 +45,8 @@ const RAISE_QUARTERS_BEHIND_GAP: u32 = 1;
 /// What our option can hold beside nothing else, and what timestamps take of that, bytes.
 const OPTION_BODY_BYTES_MAX: usize = 36;
 const TIMESTAMPS_BYTES: usize = 12;
+/// A SACK option with one block, padded.
+const SACK_BYTES: usize = 12;
 /// What says who speaks: the head of the option, a frame, and what fills it up to a word.
 const HELLO_OPTION_BYTES: u32 = 16;
 
@@ -593,18 +595,20 @@ impl Word {
             return message;
         }
         let full = Message { twice_bytes: self.twice_bytes, ..message.clone() };
-        if full.encode(to).len() <= self.body_bytes() { full } else { message }
+        if full.encode(to).len() <= self.body_bytes(sack_blocks) { full } else { message }
     }
 
-    /// Room in the option, bytes.
-    fn body_bytes(&self) -> usize {
+    /// Room in the option, bytes. A block of the standard option goes before all but a report of
+    /// the link, which has waited for it: who does not hear of what is behind a gap sends nothing.
+    fn body_bytes(&self, sack_blocks: usize) -> usize {
         let timestamps = if self.timestamps { TIMESTAMPS_BYTES } else { 0 };
-        OPTION_BODY_BYTES_MAX.saturating_sub(timestamps + self.said.bytes())
+        let block = if sack_blocks > 0 && self.arrived.is_none() { SACK_BYTES } else { 0 };
+        OPTION_BODY_BYTES_MAX.saturating_sub(timestamps + block + self.said.bytes())
     }
 
     /// The message in our option to this gateway; `room_bytes` of payload are left in the segment.
     fn message(&self, inbound: &Relay, to: Hello, sack_blocks: usize, room_bytes: u32) -> Message {
-        let body_bytes = self.body_bytes();
+        let body_bytes = self.body_bytes(sack_blocks);
         // News of the far host goes before a second SACK block: the upstream gateway's window waits
         // for it. Data that leaves room takes it along.
         let news = inbound.rx.far_told != Some(self.far);

@@ -116,6 +116,32 @@ fn a_gateway_is_told_what_has_come_twice() {
     assert_eq!(word(&mut t), 0);
 }
 
+/// The gateway on the leg has been killed, and its next life forwards.
+#[test]
+fn what_has_come_twice_is_not_told_in_place_of_what_is_behind_a_gap() {
+    let mut t = Script::with(|s| s.link_a = Some(link()));
+    t.play(
+        "a > S 0 win 65535 <mss 1460,sackOK,ts 1 0,ws 7,flraw 51 680000000702000700>
+         b < S 0
+         b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ts 1 1,ws 7>
+         a < S. 0 ack 1
+         a > . 1 ack 1 <ts 1 1,fl>
+         ~1
+         drop
+         a > P. 1:101 ack 1 <ts 2 1,fl>
+         ~1
+         drop
+         b > . 1 ack 101 <ts 2 2>
+         ~300
+         drop
+         a > P. 1:101 ack 1 <ts 3 1>
+         ~1
+         drop
+         a > P. 201:301 ack 1 <ts 4 1>
+         a < . 1 ack 101 <sack 201:301>",
+    );
+}
+
 /// 3,000 bytes in both directions.
 fn with_budget(bytes: u64) -> Script {
     let mut t = Script::with(|s| {
