@@ -25,7 +25,7 @@ use crate::sender::Question;
 use crate::side::{Pair, Side};
 use crate::split::Split;
 
-/// The least that silence makes packets (RFC 791 for IPv4 would be 68; RFC 8200 section 5 for IPv6).
+/// The least that silence makes packets (RFC 791 has 68 for IPv4; RFC 8200 section 5 for IPv6).
 const MTU_MIN_V4: u32 = 296;
 const MTU_MIN_V6: u32 = 1280;
 /// Copies are sent early only where the link holds so much: four packets.

@@ -75,8 +75,8 @@ pub struct InnerTcp {
     pub total_len: u32,
     /// XCP's header stands before it.
     pub has_shim: bool,
-    /// A later fragment was quoted, and only its identification told which segment it is of. That is
-    /// easier to guess than ports and a sequence number.
+    /// A later fragment was quoted, and only its identification told which segment it is of. That
+    /// is easier to guess than ports and a sequence number.
     pub is_by_identification: bool,
 }
 

@@ -80,7 +80,7 @@ fn an_absurd_mtu_is_not_believed() {
     let mut t = full_segment();
     t.play("r > a toobig 40 . 1:1461 ack 1\n ~1");
     let got = t.take(Host::B);
-    assert!(got.iter().all(|s| s.offload.gso_size == 256), "min_pmtu of Linux less headers: {got:?}");
+    assert!(got.iter().all(|s| s.offload.gso_size == 512), "min_pmtu of Linux less headers: {got:?}");
     let mut t = Script::with(|s| s.v6 = true);
     t.open_with("<mss 1440,sackOK,ws 7>", "<mss 1440,sackOK,ws 7>");
     t.play("a > P. 1:1441 ack 1\n b < P. 1:1441 ack 1\n r > a toobig 600 . 1:1441 ack 1\n ~1");
