@@ -153,13 +153,19 @@ impl PathMtu {
             Mtu::Told(bytes) => {
                 self.told(Told { bytes, at, is_shared: true, is_cut: false });
             }
-            Mtu::Suspected(bytes) if bytes < self.bytes() => {
+            Mtu::Suspected(bytes) => {
                 let probe_from = at + HELD;
-                self.found.get_or_insert_default().suspected =
-                    Some(Suspicion { bytes, timeouts: 0, confirmed: true, probes: 0, probe_from });
+                self.suspect(Suspicion { bytes, timeouts: 0, confirmed: true, probes: 0, probe_from });
             }
-            Mtu::Suspected(_) => {}
         }
+    }
+    /// Larger ones may vanish. Returns whether packets must be smaller now.
+    fn suspect(&mut self, suspicion: Suspicion) -> bool {
+        let is_smaller = suspicion.bytes < self.bytes();
+        if is_smaller {
+            self.found.get_or_insert_default().suspected = Some(suspicion);
+        }
+        is_smaller
     }
     /// So many timeouts in a row, and the largest packet of the host whose data is lost, bytes, if
     /// what was lost is larger; packets are never made smaller than `least_bytes`. Returns whether
@@ -173,12 +179,7 @@ impl PathMtu {
         let black_hole = BLACK_HOLE.iter().find(|(n, _)| *n == timeouts).map(|(_, bytes)| *bytes);
         let Some(bytes) = black_hole.or(seen_bytes.filter(|_| timeouts == 1)) else { return false };
         let bytes = bytes.max(least_bytes);
-        if bytes >= self.bytes() {
-            return false;
-        }
-        self.found.get_or_insert_default().suspected =
-            Some(Suspicion { bytes, timeouts, confirmed: false, probes: 0, probe_from: now });
-        true
+        self.suspect(Suspicion { bytes, timeouts, confirmed: false, probes: 0, probe_from: now })
     }
     /// Something was acknowledged after so many timeouts in a row. Returns whether packets may be
     /// larger now.
