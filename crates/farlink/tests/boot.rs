@@ -415,7 +415,10 @@ fn interfaces_are_found_by_pattern_group_and_forwarding() {
         bed.configure("[[interface]]\nname = \"*\"\n");
         let said = text(&bed.ask(&["reload"]));
         assert!(said.contains("holds now: rules, interfaces by pattern, group or all"), "{said}");
-        assert_eq!((bed.state_of("to-client"), bed.state_of("to-server")), (Some((true, true)), None));
+        // What was known of forwarding may be some milliseconds old.
+        bed.eventually("it does not forward", || {
+            (bed.state_of("to-client"), bed.state_of("to-server")) == (Some((true, true)), None)
+        });
         bed.gateway.sysctl("ipv4.conf.to-server.forwarding", "1").unwrap();
         bed.splits("it forwards");
         bed.in_gateway("ip link set to-server down");

@@ -240,7 +240,8 @@ fn the_lock_for_interfaces_is_held_by_others() {
             held = asker.join().unwrap();
         });
         eprintln!("{method}: held for {held:?}; longest gap {:?}, opening {opened:?}", one.gap);
-        let is_held = held > Duration::from_secs(2);
+        // The asker may begin late.
+        let is_held = held > Duration::from_millis(1500);
         assert!(is_held || says("the_lock_for_interfaces_is_held_by_others", "no userfaultfd"), "{held:?}");
         assert!(one.gap < GAP_MAX && opened < GAP_MAX, "{:?} {opened:?}", one.gap);
         bed.ends(daemon);

@@ -166,6 +166,8 @@ enum Phase {
 struct Retiring {
     faces: Range<usize>,
     change: u64,
+    /// So much was ordered of the workshop until then.
+    ordered: u64,
 }
 
 /// A gateway on this machine. Dropping it takes the diversion back without a drain.

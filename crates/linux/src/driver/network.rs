@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use farlink_gateway::{Counts, Ends, Event, IfaceId, Network, Record, Route, Sent, Transmit};
 use farlink_wire::ip;
@@ -54,6 +55,11 @@ pub(crate) struct Port {
     /// Where the faces are bumps: of two interfaces the one with the smaller rank takes what passes
     /// both.
     pub(crate) rank: u16,
+    /// The rank that the programs at its interface know: they hear of another one some time after
+    /// it was chosen. Where a packet goes follows what they do with it.
+    pub(super) rank_in_force: Arc<AtomicU16>,
+    /// The programs are to let its packets go; so much was ordered of the workshop with that.
+    pub(super) let_go: Option<u64>,
 }
 
 /// What an interface has carried, as it was read last.
@@ -164,7 +170,7 @@ impl LinuxNetwork {
     }
 
     fn rank_of(&self, id: IfaceId) -> u16 {
-        self.port(id).map_or(NO_BUMP, |p| p.rank)
+        self.port(id).map_or(NO_BUMP, |p| p.rank_in_force.load(Ordering::Relaxed))
     }
 
     /// Which face a packet is written to, and which way it goes from there. A TUN: that of the

@@ -1,6 +1,9 @@
 //! Interfaces that come, go, are renamed, or become part of another one; and those that the
 //! configuration adds or takes out. Which port each belongs to, and what follows.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicU16;
+
 use farlink_gateway::config::Interface;
 use farlink_gateway::{IfaceId, SELECTORS_FROM};
 use farlink_wire::{Duration, Instant};
@@ -9,6 +12,7 @@ use super::network::Port;
 use super::setup::Maker;
 use super::wanted::{Finder, finder_of, matches};
 use super::{Driver, Retiring};
+use crate::bump::NO_BUMP;
 use crate::clock;
 use crate::divert::{Diverted, is_plain};
 use crate::netlink::Link;
@@ -173,12 +177,13 @@ impl Driver {
         port.moved_to = Some(id);
         let faces = std::mem::take(&mut port.faces);
         let old = port.id;
+        let in_force = Arc::clone(&port.rank_in_force);
         self.net.faces.give(&faces, id);
         for other in self.net.ports.iter_mut().filter(|p| p.moved_to == Some(old)) {
             other.moved_to = Some(id);
         }
         if let Some(port) = self.net.ports.get_mut(to) {
-            (port.faces, port.moved_to) = (faces, None);
+            (port.faces, port.moved_to, port.rank_in_force) = (faces, None, in_force);
         }
     }
 
@@ -186,7 +191,8 @@ impl Driver {
     fn retire(&mut self, faces: std::ops::Range<usize>) {
         if !faces.is_empty() {
             // The change that is about to be told comes next.
-            self.retiring.push(Retiring { faces, change: self.change + 1 });
+            // And the programs of a bump know of it once what was ordered until now is done.
+            self.retiring.push(Retiring { faces, change: self.change + 1, ordered: self.maker.ordered() });
             self.look_at = Some(clock::now());
             self.ports_changed = true;
         }
@@ -222,7 +228,10 @@ impl Driver {
             }
             port.faces.clone().for_each(|n| self.maker.order_device(n));
         } else if !has_devices {
-            let faces = std::mem::take(&mut port.faces);
+            let (faces, index) = (std::mem::take(&mut port.faces), port.index);
+            if let Some(link) = index.and_then(|index| self.links.get(&index)) {
+                self.follow_bump(n, link);
+            }
             self.retire(faces);
         }
         self.ports_changed = true;
@@ -241,7 +250,7 @@ impl Driver {
             self.unbind(n, Why::Replaced);
         }
         if let Some(port) = self.net.ports.get_mut(n) {
-            port.moved_to = None;
+            (port.moved_to, port.let_go) = (None, None);
         }
         self.fit_devices(n);
         let Some(port) = self.net.ports.get_mut(n) else { return };
@@ -291,6 +300,7 @@ impl Driver {
         let Some(index) = port.index.take() else { return };
         port.is_usable = false;
         let id = port.id;
+        let is_let_go = port.let_go.take().is_some();
         let (interface, is_named, range) = (port.interface.clone(), port.is_named, port.faces.clone());
         let called = std::mem::replace(&mut port.called, port.interface.clone());
         self.net.by_index.remove(&index);
@@ -304,7 +314,10 @@ impl Driver {
             }
         }
         if why != Why::Moved {
-            self.maker.detach(index);
+            port.rank_in_force = Arc::new(AtomicU16::new(NO_BUMP));
+            if !is_let_go {
+                self.maker.detach(index);
+            }
         }
         self.ports_changed = true;
         if !is_named && matches!(why, Why::Gone | Why::Enslaved) {
@@ -459,14 +472,16 @@ impl Driver {
                 continue;
             }
             match self.net.ports.iter().position(|p| p.id == id) {
-                Some(n) => self.remove_port(n),
+                Some(n) if self.has_let_go(n) => self.remove_port(n),
+                Some(_) => {}
                 None => self.gateway.free(now, id),
             }
         }
         self.follow_ports();
         let applied = if self.guard.is_some() { self.pulse.diverted.get() } else { u64::MAX };
+        let is_gone = |one: &Retiring| one.change <= applied && self.maker.has_done(one.ordered);
         let (gone, waits): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.retiring).into_iter().partition(|one| one.change <= applied);
+            std::mem::take(&mut self.retiring).into_iter().partition(is_gone);
         self.retiring = waits;
         for Retiring { faces, .. } in gone {
             for face in self.net.faces.of(&faces) {
@@ -481,6 +496,18 @@ impl Driver {
             self.watch_devices();
             self.maker.discard(taken);
         }
+    }
+
+    /// Whether the programs at an interface take nothing of it any more. They are asked for that.
+    /// Until then what they take leaves by it as before.
+    fn has_let_go(&mut self, n: usize) -> bool {
+        let Some(port) = self.net.ports.get_mut(n) else { return true };
+        let Some(index) = port.index.filter(|_| self.bump.is_some()) else { return true };
+        let ordered = *port.let_go.get_or_insert_with(|| {
+            self.maker.detach(index);
+            self.maker.ordered()
+        });
+        self.maker.has_done(ordered)
     }
 
     /// A port goes, with its devices.

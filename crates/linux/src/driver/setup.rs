@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use farlink_gateway::IfaceId;
@@ -130,6 +131,8 @@ impl Maker {
             is_told_up: true,
             faces: 0..0,
             rank: NO_BUMP,
+            rank_in_force: Arc::new(AtomicU16::new(NO_BUMP)),
+            let_go: None,
         }
     }
 
@@ -179,8 +182,10 @@ impl Maker {
         let (Some(bump), Some(index)) = (&self.bump, port.index) else { return };
         let (bump, interface) = (Arc::clone(bump), port.called.clone());
         let (rank, whole) = (port.rank, self.takes_all_of(port));
-        self.workshop.order(move || {
-            if let Err(error) = bump.configure(index, rank, whole) {
+        let in_force = Arc::clone(&port.rank_in_force);
+        self.workshop.order(move || match bump.configure(index, rank, whole) {
+            Ok(()) => in_force.store(rank, Ordering::Relaxed),
+            Err(error) => {
                 tracing::error!(interface, %error, "what leaves by this interface is taken as before");
             }
         });
@@ -271,13 +276,26 @@ impl Maker {
         let tell = |interface: &str, error: Error| {
             tracing::error!(interface, %error, "what passes this interface is not diverted");
         };
-        let rank = port.rank;
+        let (rank, in_force) = (port.rank, Arc::clone(&port.rank_in_force));
         self.workshop.order(move || {
-            let done = bump.configure(link.index, rank, whole).and_then(|()| bump.attach(&link, devices));
-            if let Err(error) = done {
+            let configured = bump.configure(link.index, rank, whole);
+            if configured.is_ok() {
+                in_force.store(rank, Ordering::Relaxed);
+            }
+            if let Err(error) = configured.and_then(|()| bump.attach(&link, devices)) {
                 tell(&link.name, error);
             }
         });
+    }
+
+    /// So much has been ordered of the thread that may wait for the kernel.
+    pub(super) fn ordered(&self) -> u64 {
+        self.workshop.ordered()
+    }
+
+    /// Whether that has been done.
+    pub(super) fn has_done(&self, ordered: u64) -> bool {
+        self.workshop.has_done(ordered)
     }
 
     /// This interface is gone, or no concern any more.
