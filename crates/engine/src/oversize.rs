@@ -261,7 +261,7 @@ impl Split<'_> {
 
     /// The copy that finds out whether a host takes large segments, when it is time for one: of two
     /// packets that are under way.
-    pub(crate) fn plan_size_probe(&mut self, cx: &Cx<'_>, to: Side) -> Option<Plan> {
+    pub(crate) fn plan_size_probe(&mut self, cx: &mut Cx<'_>, to: Side) -> Option<Plan> {
         // Asked with each segment: what costs little goes first.
         let o = self.legs.get(to).oversizing();
         if o.asked.is_some() || o.verdict.is_some() || !self.wants_oversize(cx, to) {
@@ -269,7 +269,8 @@ impl Split<'_> {
         }
         let link = cx.links.get(self.legs.get(to).out)?;
         link.oversize(&self.sizes(to))?;
-        let known = link.clients().oversize(cx.now, self.legs.get(to).addr);
+        let host = self.legs.get(to).addr;
+        let known = link.clients().oversize(cx.now, host);
         let normal = self.hosts().segment_payload(to);
         let tx = &self.relays.get(to.other()).tx;
         let (una, next) = (tx.snd_una(), tx.snd_nxt());
@@ -279,6 +280,9 @@ impl Split<'_> {
         let o = self.legs.get_mut(to).oversizing_mut();
         if known.is_some() {
             o.verdict = known;
+            if std::mem::take(&mut o.follows) {
+                self.relays.get_mut(to.other()).tx.hold_from(None);
+            }
             return None;
         }
         if !link.may_ask_by_copy() {
@@ -291,11 +295,22 @@ impl Split<'_> {
         if !is_under_way || o.tries > 0 && !o.packets_arrive {
             return None;
         }
+        let rtt = tx.shortest_rtt().unwrap_or_default();
+        let begins = o.tries == 0 && !o.follows && o.small_until.is_none();
+        let goes_ahead = tx.goes_ahead();
+        let is_asked = o.tries == 0 && link.clients().is_asked(cx.now, host);
+        let o = self.legs.get_mut(to).oversizing_mut();
         let dont_fragment = o.tries < TRIES;
-        o.tries += 1;
-        let begins = o.tries == 1 && o.small_until.is_none();
-        if begins && !tx.goes_ahead() {
+        o.follows = is_asked;
+        o.tries += u8::from(!is_asked);
+        if begins && !goes_ahead {
             self.await_answer(cx, to);
+        }
+        if is_asked {
+            return None;
+        }
+        if let Some(link) = cx.links.get_mut(self.legs.get(to).out) {
+            link.clients_mut().note_asked(cx.now, host, cx.now + rtt + PROOF_WAIT);
         }
         let o = self.legs.get_mut(to).oversizing_mut();
         o.asked = Some(Asked { from: una, to: una + 2 * normal, at: cx.now, dont_fragment });

@@ -31,6 +31,8 @@ pub struct Oversizing {
     pub asked: Option<Asked>,
     /// Those before it, which nothing has been heard of: answers may be late.
     pub unanswered: [Option<Asked>; 3],
+    /// Another connection asks the same host, and this one waits for what it finds out.
+    pub follows: bool,
     /// Copies so far.
     pub tries: u8,
     /// What is known.

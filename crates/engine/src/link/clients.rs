@@ -46,9 +46,25 @@ struct Client {
     mtu: Option<(Mtu, Instant)>,
     /// So many times the first large segment of a connection has not arrived.
     unproved: Option<(u8, Instant)>,
+    /// A connection finds out whether it takes large segments; others wait so long for that.
+    asked_until: Option<Instant>,
     /// A connection finds out how large packets may be, or has.
     tested_at: Option<Instant>,
     at: Instant,
+}
+
+impl Client {
+    const fn new(at: Instant) -> Self {
+        Self {
+            ahead: None,
+            oversize: None,
+            mtu: None,
+            unproved: None,
+            asked_until: None,
+            tested_at: None,
+            at,
+        }
+    }
 }
 
 impl Clients {
@@ -81,6 +97,18 @@ impl Clients {
         self.known_mut(now, host).mtu = mtu.map(|mtu| (mtu, now));
     }
 
+    /// A connection finds out whether it takes large segments. Others need not ask until then.
+    pub fn note_asked(&mut self, now: Instant, host: IpAddr, until: Instant) {
+        self.known_mut(now, host).asked_until = Some(until);
+    }
+
+    /// Whether a connection is finding that out.
+    #[must_use]
+    pub fn is_asked(&self, now: Instant, host: IpAddr) -> bool {
+        let asked = self.known.get(&place(host)).and_then(|client| client.asked_until);
+        asked.is_some_and(|until| now < until)
+    }
+
     /// Whether it takes large segments has to be found out anew.
     pub fn forget_oversize(&mut self, host: IpAddr) {
         if let Some(client) = self.known.get_mut(&place(host)) {
@@ -102,8 +130,7 @@ impl Clients {
             let oldest = self.known.iter().min_by_key(|(_, client)| client.at).map(|(place, _)| *place);
             oldest.map(|place| self.known.remove(&place));
         }
-        let new = Client { ahead: None, oversize: None, mtu: None, unproved: None, tested_at: None, at: now };
-        let client = self.known.entry(place).or_insert(new);
+        let client = self.known.entry(place).or_insert_with(|| Client::new(now));
         client.at = now;
         client
     }
