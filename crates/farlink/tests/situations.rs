@@ -64,7 +64,8 @@ struct Expected {
     /// Findings, by id, that are there: all warnings and problems, and the notes that matter.
     #[serde(default)]
     found: Vec<String>,
-    /// The first remedy of the first finding is typed, and afterwards none of these is there.
+    /// The first remedy of the first finding is typed, or what is to be done elsewhere is, and
+    /// afterwards none of these is there.
     #[serde(default)]
     mends: bool,
 }
@@ -178,9 +179,16 @@ fn try_one(n: usize, situation: &Situation, method: &str, expected: &Expected) -
         return Ok(());
     }
     let first = &expected.found[0];
-    let remedy = said.remedy(first).ok_or_else(|| format!("{first} has no remedy\n{}", said.text))?;
-    bed.apply(&remedy)?;
-    let end = Instant::now() + MENDED_WITHIN;
+    let remedy = if situation.plan.far_mend.is_empty() {
+        let remedy = said.remedy(first).ok_or_else(|| format!("{first} has no remedy\n{}", said.text))?;
+        bed.apply(&remedy)?;
+        remedy
+    } else {
+        bed.mend_far()?;
+        situation.plan.far_mend.as_str().into()
+    };
+    let within = Duration::from_secs(situation.plan.mended_within_s).max(MENDED_WITHIN);
+    let end = Instant::now() + within;
     loop {
         let after = Said::by(&bed, situation.plan.seconds);
         let left: Vec<_> = expected.found.iter().filter(|id| after.is_left(id, &said)).collect();

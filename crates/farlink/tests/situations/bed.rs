@@ -34,6 +34,12 @@ pub struct Plan {
     /// On the far router, later.
     #[serde(default)]
     pub far_change: String,
+    /// What somebody does there who is told the finding: it names no command of this machine.
+    #[serde(default)]
+    pub far_mend: String,
+    /// So long it may take until that shows; 0: as usual.
+    #[serde(default)]
+    pub mended_within_s: u64,
     /// What hosts do: `usual`, `upload`, `ipv6`, `none`.
     #[serde(default = "usual")]
     pub traffic: String,
@@ -314,6 +320,11 @@ impl Bed {
         let mut command = self.router.command(FARLINK);
         let output = command.args(["status", "--json", "--socket", &self.socket()]).output().unwrap();
         String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// What somebody else has to mend is mended.
+    pub fn mend_far(&self) -> Result<(), String> {
+        self.shell(&self.far, &self.plan.far_mend)
     }
 
     /// What `check` says that mends it is done.

@@ -20,6 +20,8 @@ const SHORT_BYTES: usize = 30_000;
 const LASTS: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(40);
 const PATIENCE: Duration = Duration::from_millis(700);
+/// A SYN that gets lost is repeated after a second.
+const CONNECT_PATIENCE: Duration = Duration::from_millis(1_600);
 
 /// Hosts at work. Dropping it ends them.
 pub struct Traffic {
@@ -132,7 +134,7 @@ fn answer(mut stream: TcpStream, port: u16, stop: &AtomicBool) -> std::io::Resul
 }
 
 fn fetch(to: SocketAddr, stop: &AtomicBool) -> std::io::Result<()> {
-    let mut stream = TcpStream::connect_timeout(&to, PATIENCE)?;
+    let mut stream = TcpStream::connect_timeout(&to, CONNECT_PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut buffer = vec![0; 64 << 10];
     if to.port() == SINK_PORT {
