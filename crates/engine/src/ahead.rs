@@ -88,6 +88,9 @@ impl Split<'_> {
             tx.repeat_beyond();
         }
         self.note_ahead(cx, from);
+        if happened.progress || happened.delivered_bytes > 0 {
+            self.hear_of_marks(cx, from, happened);
+        }
     }
 
     /// What has become of what was sent ahead of the window of a host is remembered.

@@ -457,6 +457,7 @@ impl Engine {
         let r = &mut *relays;
         r.begin_stamps(&cx, &legs.a, s);
         r.b.rx = Receiver::new(s.ack, shown_b);
+        r.b.rx.marks_mut().note_told(now + legs.b.handshake_rtt().unwrap_or_default());
         match legs.b.peer {
             Peer::None if h.introduces => {
                 r.b.rx.introduce(now);

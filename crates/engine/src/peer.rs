@@ -90,6 +90,11 @@ impl Peer {
     pub fn speaks(self, what: Capability) -> bool {
         self.is_speaking() && self.hello().is_some_and(|hello| hello.can(what))
     }
+    /// It is in custody mode here, and has said so.
+    #[must_use]
+    pub fn binds(self) -> bool {
+        self.hello().is_some_and(|hello| hello.can(Capability::Custody))
+    }
     /// A segment came from this leg; returns what it told, if it is from a gateway.
     pub fn on_segment(&mut self, option: Option<&FarlinkOption>) -> Option<Message> {
         let Some(option) = option.filter(|o| o.form == FARLINK_DATA) else {

@@ -6,6 +6,7 @@ use farlink_wire::{Duration, Instant, Pool, SackBlock, SeqNum};
 
 use crate::ack_policy::{AckPolicy, Came, News, Owed};
 use crate::buffer::{Inserted, SeqBuffer};
+use crate::marks::Marks;
 use crate::peer::{Arrived, Introduction};
 use crate::reopened::Reopened;
 use crate::wishes::Wishes;
@@ -97,6 +98,8 @@ pub struct Receiver {
     wishes: Wishes,
     /// What is left to be said towards the source of who speaks here.
     introduction: Introduction,
+    /// Whether what is marked towards the source arrives there.
+    marks: Marks,
     /// Where the window ended that the upstream gateway was told last.
     pub told_edge: Option<SeqNum>,
     /// Where the soft window ended that it was told last; `None`: none was told.
@@ -145,6 +148,7 @@ impl Receiver {
             ack_held_back: false,
             stretch: None,
             introduction: Introduction::None,
+            marks: Marks::default(),
             told_edge: None,
             reopened: Reopened::default(),
             told_soft_edge: None,
@@ -173,7 +177,7 @@ impl Receiver {
         self.introduction = Introduction::Asked;
     }
 
-    /// The next segment towards the source is to say it.
+    /// An acknowledgement of its own towards the source is to say it.
     #[must_use]
     pub fn introduces(&self, now: Instant) -> bool {
         self.introduction.is_due(now)
@@ -184,7 +188,25 @@ impl Receiver {
         &mut self.introduction
     }
 
-    /// A segment has said it.
+    /// Whether what is marked towards the source arrives there.
+    #[must_use]
+    pub fn marks(&self) -> Marks {
+        self.marks
+    }
+
+    /// The same, to be changed.
+    pub fn marks_mut(&mut self) -> &mut Marks {
+        &mut self.marks
+    }
+
+    /// What was acknowledged beyond this has not been heard.
+    pub fn take_back(&mut self, upto: SeqNum) {
+        if self.last_ack_sent.after(upto) {
+            self.last_ack_sent = upto;
+        }
+    }
+
+    /// One has said it.
     pub fn note_introduced(&mut self, now: Instant) {
         self.introduction.note_said(now);
     }
@@ -295,8 +317,9 @@ impl Receiver {
         }
         if what.advanced_bytes > 0 {
             self.reopened.note_used();
+            self.marks.note_went_on();
         }
-        self.note_repetition(seq, seq + len, what, early.waiting);
+        self.note_repetition(now, (seq, seq + len), what, early.waiting);
         self.unacked_bytes = self.unacked_bytes.saturating_add(what.advanced_bytes);
         self.early_untold |= what.early_bytes > 0;
         let news = news(what, early);
@@ -347,10 +370,17 @@ impl Receiver {
     /// the bytes above the hole, which wait here, and takes SACK blocks of them for forged. Until
     /// the holes are filled acknowledgements leave them out (RFC 2018 section 4 lets a receiver say
     /// less).
-    fn note_repetition(&mut self, seq: SeqNum, end: SeqNum, what: Inserted, has_holes: bool) {
+    fn note_repetition(
+        &mut self,
+        now: Instant,
+        (seq, end): (SeqNum, SeqNum),
+        what: Inserted,
+        has_holes: bool,
+    ) {
         if what.advanced_bytes > 0 {
             self.repeated = None;
         } else if what.early_bytes == 0 && what.duplicate_bytes > 0 && !end.after(self.last_ack_sent) {
+            self.marks.note_unheard(now);
             let before = self.repeated.filter(|(at, _)| *at == seq).map_or(0, |(_, times)| times);
             let times = before.saturating_add(1);
             self.repeated = Some((seq, times));
@@ -436,8 +466,8 @@ impl Receiver {
     }
 
     /// An acknowledgement of `ack` with this right edge has been sent; its header shows a window of
-    /// `shown_bytes`.
-    pub fn on_ack_sent(&mut self, ack: SeqNum, edge: SeqNum, shown_bytes: u32) {
+    /// `shown_bytes`. What the source sends once it has heard it comes from `heard_from` on.
+    pub fn on_ack_sent(&mut self, ack: SeqNum, edge: SeqNum, shown_bytes: u32, heard_from: Instant) {
         if !self.early_untold {
             self.owed = Owed::Nothing;
         }
@@ -447,7 +477,10 @@ impl Receiver {
         if let Some(stretch) = self.stretch.as_mut().filter(|_| ack.after(self.last_ack_sent)) {
             stretch.grow();
         }
-        self.last_ack_sent = self.last_ack_sent.max(ack);
+        if ack.after(self.last_ack_sent) {
+            self.last_ack_sent = ack;
+            self.marks.note_told(heard_from);
+        }
         self.note_shown_up_to(edge);
         self.window_shown_max = self.window_shown_max.max(shown_bytes);
     }
@@ -534,10 +567,10 @@ mod tests {
         assert!(!rx.must_tell_of_early(now));
         rx.answer_gateway();
         // Data that leaves first acknowledges, but has no room for more.
-        rx.on_ack_sent(at, at + 1000, 1000);
+        rx.on_ack_sent(at, at + 1000, 1000, now);
         assert!(rx.must_tell_of_early(now));
         rx.note_early_told();
-        rx.on_ack_sent(at, at + 1000, 1000);
+        rx.on_ack_sent(at, at + 1000, 1000, now);
         assert!(!rx.must_tell_of_early(now) && rx.due().is_none());
     }
 }

@@ -3,8 +3,7 @@
 use arrayvec::ArrayVec;
 use farlink_wire::xcp::XcpFields;
 use farlink_wire::{
-    Duration, Ecn, Flags, Instant, PacketBuf, SackBlock, SegmentHeader, SeqNum, Shim, TcpSegment, WireSize,
-    edit,
+    Duration, Ecn, Flags, PacketBuf, SackBlock, SegmentHeader, SeqNum, Shim, TcpSegment, WireSize, edit,
 };
 
 use crate::buffer::{SeqBuffer, Slices};
@@ -16,7 +15,7 @@ use crate::leg::Leg;
 use crate::link::PairId;
 use crate::oversize::SAFE_PACKET_BYTES;
 use crate::pair::stamp;
-use crate::peer::{Advert, Arrived, Capability, Hello, Message};
+use crate::peer::{Advert, Arrived, Capability, Hello, Message, Peer};
 use crate::promise::Promise;
 use crate::ready::{Turn, Wants, What};
 use crate::relay::Relay;
@@ -47,8 +46,6 @@ const OPTION_BODY_BYTES_MAX: usize = 36;
 const TIMESTAMPS_BYTES: usize = 12;
 /// A SACK option with one block, padded.
 const SACK_BYTES: usize = 12;
-/// What says who speaks: the head of the option, a frame, and what fills it up to a word.
-const HELLO_OPTION_BYTES: u32 = 16;
 
 /// What a pull sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -248,15 +245,34 @@ impl Split<'_> {
         if edge.after(rx.edge()) {
             cx.links.promise(cx.now, out, edge.since(rx.edge()));
         }
-        rx.on_ack_sent(s.ack, edge, shown);
+        rx.on_ack_sent(s.ack, edge, shown, cx.now);
     }
 
     /// Sends one segment to a host in the other one's name: `plan`'s payload with an
-    /// acknowledgement, or, without a plan, the acknowledgement alone.
+    /// acknowledgement, or, without a plan, the acknowledgement alone. Who speaks here is said in
+    /// an acknowledgement before it: a box that drops that has dropped nothing else.
     pub fn emit(&mut self, cx: &mut Cx<'_>, to: Side, plan: Option<Plan>) -> Pulled {
+        let introduces = self.relays.get(to).rx.introduces(cx.now);
+        let introduction = introduces.then(|| self.emit_one(cx, to, None, true).size);
+        self.unmark(cx, to);
+        let peer = self.legs.get(to).peer;
+        let goes_plain = self.goes_plain(to, plan.as_ref());
+        if goes_plain {
+            self.legs.get_mut(to).peer = Peer::None;
+            self.take_back(to);
+        }
+        let pulled = self.emit_one(cx, to, plan, false);
+        if goes_plain {
+            self.legs.get_mut(to).peer = peer;
+            self.note_plain(to, plan.as_ref());
+        }
+        Pulled { size: introduction.unwrap_or_default().and(pulled.size), ..pulled }
+    }
+
+    fn emit_one(&mut self, cx: &mut Cx<'_>, to: Side, plan: Option<Plan>, introduces: bool) -> Pulled {
         let from = to.other();
         let Some(mut word) = self.word_for(cx, to, plan.as_ref()) else { return Pulled::default() };
-        let sack = self.sack_for(cx, to, &word);
+        let sack = if introduces { ArrayVec::new() } else { self.sack_for(cx, to, &word) };
         let (fragments, unit) = self.fragments(to, plan.as_ref());
         let r = &mut *self.relays;
         let (inbound, outbound) = r.both_mut(to);
@@ -270,11 +286,9 @@ impl Split<'_> {
         let (flags, urgent) = outbound.flags_of(plan.as_ref());
         let set = |flag: Flags, is_set: bool| if is_set { flag } else { Flags::default() };
         let flags = flags | set(Flags::ECE, inbound.rx.ece) | set(Flags::CWR, cwr);
-        let introduces = introduces(cx.now, inbound, plan.as_ref(), sack.len());
-        // Who says who he is has no room for more.
+        // Who says who it is has no room for more.
         word.said = if introduces { Said::default() } else { word.said };
-        let besides = if introduces { HELLO_OPTION_BYTES } else { word.said.sum_bytes() as u32 };
-        let mss = cut_at(plan.as_ref(), unit, besides);
+        let mss = cut_at(plan.as_ref(), unit, word.said.sum_bytes() as u32);
         let (src, dst) = (self.legs.get(from), self.legs.get(to));
         let room_bytes = outbound.tx.mss().saturating_sub(payload_len as u32);
         let gateway = dst.peer.hello().filter(|_| !introduces);
@@ -402,7 +416,7 @@ impl Split<'_> {
             cx.links.promise(cx.now, src.out, word.edge.since(rx.edge()));
         }
         let before = rx.told_edge.unwrap_or(rx.edge());
-        rx.on_ack_sent(word.ack, word.edge, u32::from(word.window) << src.window_scale);
+        rx.on_ack_sent(word.ack, word.edge, u32::from(word.window) << src.window_scale, cx.now + rtt);
         if let Some(far) = message.and_then(|m| m.far_ack) {
             rx.far_told = Some(far);
         }
@@ -664,13 +678,6 @@ impl Relay {
             None => (flags, 0),
         }
     }
-}
-
-/// The segment says who speaks here, to a gateway that the handshake could not tell it. What goes
-/// for the second time does not, nor one whose options have no room.
-fn introduces(now: Instant, inbound: &Relay, plan: Option<&Plan>, sack_blocks: usize) -> bool {
-    let is_first = plan.is_none_or(|p| p.purpose == Purpose::New && !p.mtu_probe);
-    is_first && sack_blocks < 2 && inbound.rx.introduces(now)
 }
 
 /// Payload of each segment that what is sent is cut into, with so many bytes of options besides.

@@ -66,6 +66,8 @@ pub struct Happened {
     pub newest: Option<(Instant, SeqNum)>,
     /// It had been sent before.
     pub newest_again: bool,
+    /// Some segment that is acknowledged for the first time was sent only once.
+    pub original: bool,
     /// Bytes found to be delivered.
     pub delivered_bytes: u64,
     /// Bytes that have come twice, as the receiver tells.

@@ -133,6 +133,7 @@ impl Split<'_> {
             // again if it has had the time to arrive.
             self.legs.b.hear(cx.now, s);
             let r = &mut *self.relays;
+            r.b.rx.marks_mut().note_unheard(cx.now);
             if r.a.tx.board().is_empty() {
                 r.b.rx.owe_now();
             } else if r.a.tx.is_answer_overdue(cx.now, self.legs.b.handshake_rtt()) {

@@ -640,6 +640,7 @@ impl LinkQueue {
         let returns = known.map(Link::returns).unwrap_or_default();
         let once = self.rate.once(now);
         let budget = self.budget();
+        let dropped = |carrier| known.map_or(0, |link| link.boxes().shut(now, carrier).count() as u64);
         LinkStatus {
             name: self.name.clone(),
             interface: self.interface.clone(),
@@ -670,9 +671,9 @@ impl LinkQueue {
             rtt_us: rtt.map_or(0, |rtt| u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX)),
             gateways: known.into_iter().flat_map(Link::gateways).map(Into::into).collect(),
             boxes: known.map(|link| link.boxes().words(now)).unwrap_or_default(),
-            syn_option_dropped: known.map_or(0, |link| link.boxes().shut(now, Carrier::Syn).count() as u64),
-            syn_ack_option_dropped: known
-                .map_or(0, |link| link.boxes().shut(now, Carrier::Answer).count() as u64),
+            syn_option_dropped: dropped(Carrier::Syn),
+            syn_ack_option_dropped: dropped(Carrier::Answer),
+            data_option_dropped: dropped(Carrier::Data),
             pairs: known.into_iter().flat_map(Link::shares).collect(),
             sent_bytes: s.sent_bytes,
             spent: known.map(Link::spent).unwrap_or_default(),

@@ -126,6 +126,8 @@ pub struct LinkStatus {
     pub syn_option_dropped: u64,
     /// The same of answers.
     pub syn_ack_option_dropped: u64,
+    /// The same of what follows a handshake.
+    pub data_option_dropped: u64,
     /// What flows to the same gateway there share, where routers say how fast (XCP).
     pub pairs: Vec<engine::PairStatus>,
     /// Bytes sent into it.

@@ -17,6 +17,10 @@ pub enum Interference {
     DropSyn,
     /// Drops SYN-ACKs with one.
     DropAnswer,
+    /// Drops all other segments with one.
+    DropData,
+    /// Drops all segments with one.
+    DropAll,
     /// Takes such options out of SYNs.
     StripSyn,
     /// Out of SYN-ACKs.
@@ -40,9 +44,11 @@ const CLAMP_MSS: u16 = 1_000;
 
 impl Interference {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::DropSyn,
         Self::DropAnswer,
+        Self::DropData,
+        Self::DropAll,
         Self::StripSyn,
         Self::StripAnswer,
         Self::StripData,
@@ -54,9 +60,11 @@ impl Interference {
     ];
 
     /// Those behind which a segment says the same of its host.
-    pub const SAYS_THE_SAME: [Self; 7] = [
+    pub const SAYS_THE_SAME: [Self; 9] = [
         Self::DropSyn,
         Self::DropAnswer,
+        Self::DropData,
+        Self::DropAll,
         Self::StripSyn,
         Self::StripAnswer,
         Self::StripData,
@@ -70,6 +78,8 @@ impl Interference {
         match self {
             Self::DropSyn => "syn-drop",
             Self::DropAnswer => "syn-ack-drop",
+            Self::DropData => "data-drop",
+            Self::DropAll => "all-drop",
             Self::StripSyn => "syn-strip",
             Self::StripAnswer => "syn-ack-strip",
             Self::StripData => "data-strip",
@@ -92,6 +102,8 @@ impl Interference {
         Some(match self {
             Self::DropSyn if is_syn && has_option => return None,
             Self::DropAnswer if is_answer && has_option => return None,
+            Self::DropData if !is_handshake && has_option => return None,
+            Self::DropAll if has_option => return None,
             Self::StripSyn if is_syn => strip(packet, &s),
             Self::StripAnswer if is_answer => strip(packet, &s),
             Self::StripData if !is_handshake => strip(packet, &s),

@@ -234,6 +234,8 @@ impl Link {
     /// How the SYN to this host goes that its client sends for the `syns`-th time.
     fn asks(&self, now: Instant, host: core::net::IpAddr, syns: u32, is_away: bool) -> Goes {
         match self.boxes().crossing(now, Carrier::Syn, host) {
+            // What would follow is dropped.
+            _ if !self.boxes().crossing(now, Carrier::Data, host).is_clear() => Goes::Plain,
             Crossing::Shut => Goes::Plain,
             Crossing::Tried if syns == 1 => {
                 if is_away {
@@ -252,7 +254,8 @@ impl Link {
 
     /// How the answer goes that tells the gateway before this one of it.
     fn tells(&self, now: Instant, h: &HalfOpen) -> Goes {
-        if h.came.is_plain() || h.told.has_plain() {
+        let is_in_vain = !self.boxes().crossing(now, Carrier::Data, h.a.addr).is_clear();
+        if h.came.is_plain() || h.told.has_plain() || is_in_vain {
             return Goes::Plain;
         }
         let is_first = !h.told.has_with() || h.told.is_with_at(now);

@@ -1,10 +1,12 @@
-//! Boxes on the way that drop a handshake for its option: remembered for the link, and for the
+//! Boxes on the way that drop segments for the option in them: remembered for the link, and for the
 //! network of the host where others over the same link have got through.
 //!
 //! A SYN that asked for a gateway was not answered, and the repetition that did not ask was; or an
 //! answer that told of this gateway was not, and the repetition without it was. From then on they
-//! go as the hosts have made them. Now and then one goes both ways, once with the option and right
-//! behind it as it came: what gets through is found out so, and nobody waits for it.
+//! go as the hosts have made them. Where handshakes pass and what follows is dropped for its
+//! option, no handshake asks any more ([`crate::marks`] finds out). Now and then one goes both ways, once with the option and right
+//! behind it as it came: what gets through is found out so, and nobody waits for it. What follows
+//! is tried by acknowledgements that have nothing else to say.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::BTreeMap;
@@ -32,18 +34,20 @@ const NAMED_MAX: usize = 4;
 /// Networks of IPv4 and IPv6 by the bits of their addresses: what one operator announces at least.
 const NETWORK_BITS: (u32, u32) = (24, 48);
 
-/// Which segment of a handshake it is that carries the option.
+/// What carries the option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Carrier {
     /// A SYN, which asks for a gateway.
     Syn,
     /// Its answer, which tells of one.
     Answer,
+    /// All that follows, which is marked.
+    Data,
 }
 
 impl Carrier {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Syn, Self::Answer];
+    /// All of it.
+    pub const ALL: [Self; 3] = [Self::Syn, Self::Answer, Self::Data];
 
     /// For people.
     #[must_use]
@@ -51,6 +55,7 @@ impl Carrier {
         match self {
             Self::Syn => "SYN",
             Self::Answer => "SYN-ACK",
+            Self::Data => "segment",
         }
     }
 }
@@ -97,6 +102,7 @@ type Ends = (IpAddr, u16, u16);
 struct Place {
     syn: Seen,
     answer: Seen,
+    data: Seen,
     /// An answer came without the option that a gateway had put there: the newest.
     stripped_at: Option<Instant>,
     /// Connections in whose data a gateway was asked for since one was heard, and the newest.
@@ -124,6 +130,7 @@ impl Place {
         match carrier {
             Carrier::Syn => &self.syn,
             Carrier::Answer => &self.answer,
+            Carrier::Data => &self.data,
         }
     }
 
@@ -131,12 +138,14 @@ impl Place {
         match carrier {
             Carrier::Syn => &mut self.syn,
             Carrier::Answer => &mut self.answer,
+            Carrier::Data => &mut self.data,
         }
     }
 
     fn seen_at(&self) -> Instant {
         let asked = [self.stripped_at, self.unheard.map(|(_, at)| at)].into_iter().flatten();
-        asked.fold(self.syn.seen_at().max(self.answer.seen_at()), Instant::max)
+        let carried = Carrier::ALL.map(|carrier| self.of(carrier).seen_at());
+        asked.chain(carried).fold(Instant::ZERO, Instant::max)
     }
 
     fn is_stripped(&self, now: Instant) -> bool {
@@ -300,6 +309,7 @@ impl Boxes {
 
     /// It does so.
     pub fn note_introduced(&mut self, now: Instant, host: IpAddr) {
+        self.note_tried(now, Carrier::Data, host);
         let unheard = &mut self.place_mut(now, host).unheard;
         let times = unheard.filter(|(_, at)| Seen::is_alive(*at, now)).map_or(0, |(times, _)| times);
         *unheard = Some((times.saturating_add(1), now));
@@ -393,6 +403,9 @@ impl Link {
     /// A gateway on the way to this host is heard; `was_told`: an answer has told it of this one.
     pub(crate) fn note_met(&mut self, now: Instant, host: IpAddr, was_told: bool) {
         self.boxes.note_heard(host);
+        if !self.boxes.crossing(now, Carrier::Data, host).is_clear() {
+            self.boxes.note_arrived(now, Carrier::Data, host);
+        }
         if was_told {
             self.boxes.note_arrived(now, Carrier::Answer, host);
         }
@@ -407,7 +420,8 @@ impl Link {
     /// lost its option: it is asked by what follows.
     pub(crate) fn may_introduce(&self, now: Instant, host: IpAddr) -> bool {
         let may_be = !self.far_end.is_known_alone() || self.far_end.gateways().next().is_some();
-        may_be && self.boxes.may_introduce(now, host)
+        let may_arrive = self.boxes.crossing(now, Carrier::Data, host) != Crossing::Shut;
+        may_be && may_arrive && self.boxes.may_introduce(now, host)
     }
 
     /// The same, to be changed.

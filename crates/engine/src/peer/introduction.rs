@@ -1,19 +1,20 @@
 //! Who speaks on a leg, told behind the handshake: where the SYNs that asked for a gateway were
 //! lost, and one that went as it came was answered.
 //!
-//! The gateway that would have asked says who it is in the segments that it makes. One that hears
-//! it answers so. A box on the way may drop what it does not know: nothing is said so in a
-//! repetition, and not often.
+//! The gateway that would have asked says who it is in acknowledgements that it makes for that. One
+//! that hears it answers so. A box on the way may drop what it does not know: nothing else is lost
+//! with them.
 
 use farlink_wire::{Duration, FARLINK_DATA, FarlinkOption, Instant};
 
 use super::{Hello, Peer};
 
-/// Segments that ask. Count.
-const ASKS_MAX: u8 = 60;
-/// Segments that answer each one that asks. Count.
+/// Acknowledgements that ask. Count.
+const ASKS_MAX: u8 = 8;
+/// Acknowledgements that answer each one that asks. Count.
 const ANSWERS_MAX: u8 = 2;
-/// They are so far apart: what loses one may lose all of a burst.
+/// The second of them leaves so much later, and each one after twice as long: what loses one may
+/// lose all of a burst.
 const APART: Duration = Duration::from_millis(20);
 
 /// What is left to be said on a leg of who speaks.
@@ -31,34 +32,43 @@ pub enum Introduction {
     Answers(Left),
     /// The answer has come.
     Over,
+    /// Nobody is heard here any more: what is marked does not arrive.
+    Shut,
 }
 
-/// Segments that say it.
+/// Acknowledgements that say it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Left {
     /// So many.
     count: u8,
     /// The next one not before this.
     at: Instant,
+    apart: Duration,
+}
+
+impl Left {
+    const fn begin(now: Instant, count: u8) -> Self {
+        Self { count, at: now, apart: APART }
+    }
 }
 
 impl Introduction {
     /// The handshake could not ask.
     #[must_use]
     pub const fn begin(now: Instant) -> Self {
-        Self::Asks(Left { count: ASKS_MAX, at: now })
+        Self::Asks(Left::begin(now, ASKS_MAX))
     }
 
-    /// The next segment is to say it.
+    /// An acknowledgement is to say it.
     #[must_use]
     pub fn is_due(self, now: Instant) -> bool {
         matches!(self, Self::Asks(left) | Self::Answers(left) if left.count > 0 && left.at <= now)
     }
 
-    /// A segment has said it.
+    /// One has said it.
     pub fn note_said(&mut self, now: Instant) {
         if let Self::Asks(left) | Self::Answers(left) = self {
-            *left = Left { count: left.count.saturating_sub(1), at: now + APART };
+            *left = Left { count: left.count.saturating_sub(1), at: now + left.apart, apart: left.apart * 2 };
         }
     }
 
@@ -74,7 +84,8 @@ impl Introduction {
         of_client: bool,
         own: Hello,
     ) -> bool {
-        let Some(told) = option.filter(|o| o.form == FARLINK_DATA) else { return false };
+        let told = option.filter(|o| o.form == FARLINK_DATA && *self != Self::Shut);
+        let Some(told) = told else { return false };
         let is_stripped = *self == Self::Asked;
         if is_stripped {
             *self = Self::begin(now);
@@ -91,9 +102,10 @@ impl Introduction {
             *peer = Peer::Offered(hello);
         }
         *self = match *self {
-            Self::None => Self::Answers(Left { count: ANSWERS_MAX, at: now }),
+            Self::None => Self::Answers(Left::begin(now, ANSWERS_MAX)),
             Self::Answers(left) => Self::Answers(Left { count: ANSWERS_MAX, ..left }),
             Self::Asked | Self::Asks(_) | Self::Over => Self::Over,
+            Self::Shut => Self::Shut,
         };
         is_stripped
     }
@@ -126,13 +138,13 @@ mod tests {
         Instant::from_millis(ms)
     }
 
-    /// How often it is said from then on, in segments that leave each millisecond.
+    /// How often it is said from then on, where something leaves each millisecond.
     fn times(word: &mut Introduction, from_ms: u64) -> usize {
         let mut due = |ms: &u64| {
             let is_due = word.is_due(at(*ms));
             is_due.then(|| word.note_said(at(*ms))).is_some()
         };
-        (from_ms..from_ms + 2_000).filter(|ms| due(ms)).count()
+        (from_ms..from_ms + 9_000).filter(|ms| due(ms)).count()
     }
 
     #[test]
@@ -144,10 +156,10 @@ mod tests {
         one.hear(at(500), &mut beyond, Some(&said_by(ANSWERING)), false, ASKING);
         assert_eq!((beyond, times(&mut one, 500)), (Peer::Offered(ANSWERING), 0));
         assert_eq!(times(&mut other, 250), usize::from(ANSWERS_MAX));
-        one.hear(at(3_000), &mut beyond, Some(&said_by(ANSWERING)), false, ASKING);
-        assert_eq!(times(&mut one, 3_000), 0, "an answer is not answered");
-        other.hear(at(3_000), &mut before, Some(&said_by(ASKING)), true, ANSWERING);
-        assert!(other.is_due(at(3_000)), "who asks again has not heard the answer");
+        one.hear(at(9_000), &mut beyond, Some(&said_by(ANSWERING)), false, ASKING);
+        assert_eq!(times(&mut one, 9_000), 0, "an answer is not answered");
+        other.hear(at(9_999), &mut before, Some(&said_by(ASKING)), true, ANSWERING);
+        assert!(other.is_due(at(9_999)), "who asks again has not heard the answer");
     }
 
     #[test]

@@ -43,6 +43,7 @@ impl Sender {
         }
         let acked = self.acknowledge(now, ack, sack);
         happened.delivered_bytes = acked.delivered_bytes;
+        happened.original = acked.original;
         self.go_on(now, ack, advanced, acked.delivered_bytes);
         happened.progress = advanced;
         if acked.rtt.is_some_and(|rtt| self.flight.meets_boundary(now, rtt)) {

@@ -284,6 +284,11 @@ pub const FAMILIES: &[Family] = &[
         OfLink("syn_ack_option_dropped"),
         "The same of SYN-ACKs that tell a gateway before this one of it.",
     ),
+    gauge(
+        "farlink_link_data_option_dropped_networks",
+        OfLink("data_option_dropped"),
+        "The same of what follows a handshake: no gateway is asked for there.",
+    ),
     in_unit(
         gauge(
             "farlink_link_rate_bytes_per_second",

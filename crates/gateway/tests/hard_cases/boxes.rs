@@ -167,7 +167,8 @@ fn a_gateway_behind_a_box_that_drops_syns_is_asked_by_what_follows() {
     let found = |t: &mut Script, port: u32| {
         t.play(&format!(
             "a > P. 1:1461 ack 1 {{port {port}}}
-             b < P. 1:1461 ack 1 <fl> {{port {port},gso 1444}}
+             b < . 1 ack 1 <fl> {{port {port}}}
+             b < P. 1:1461 ack 1 <no fl> {{port {port}}}
              b > . 1 ack 1461 win 65535 <flraw 53 {OURS}> {{port {port}}}\n ~500\n drop"
         ));
     };
@@ -304,7 +305,8 @@ fn an_answer_that_was_stripped_is_made_good() {
          b > . 1 ack 101 win 65535 <fl>
          drop a
          a > P. 101:201 ack 1
-         b < P. 101:201 ack 1 <fl>
+         b < . 101 ack 1 <fl>
+         b < P. 101:201 ack 1 <no fl>
          b > . 1 ack 201 win 65535 <flraw 53 {OURS}>
          drop a"
     ));
@@ -325,4 +327,111 @@ fn an_answer_that_was_stripped_is_made_good() {
     let told = t.take(Host::A);
     let body = |s: &crate::script::Seen| s.segment.options.farlink.as_ref().map(|o| o.body.first().copied());
     assert!(told.iter().any(|s| body(s) == Some(Some(0x68))), "it says who it is");
+}
+
+/// A box that lets handshakes with the option pass, and drops what follows them with it.
+fn unmarked(port: u32) -> String {
+    format!(
+        "a > S 0 win 65535 {USUAL} {{port {port}}}
+         b < S 0 <flsyn> {{port {port}}}
+         ~600
+         b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7,flsynack> {{port {port}}}
+         a < S. 0 ack 1 {{port {port}}}
+         a > . 1 ack 1 {{port {port}}}
+         b < . 1 ack 1 {{port {port}}}
+         a > P. 1:101 ack 1 {{port {port}}}
+         b < P. 1:101 ack 1 <fl> {{port {port}}}"
+    )
+}
+
+#[test]
+fn a_connection_whose_marked_segments_are_dropped_goes_on_without_marks() {
+    let mut t = linked();
+    t.play(&unmarked(41_000));
+    let says = |t: &mut Script| -> Vec<bool> {
+        let seen = t.take(Host::B).into_iter().filter(|s| s.segment.payload_len > 0);
+        seen.map(|s| s.segment.options.has_ours()).collect()
+    };
+    // Nobody answers. What goes again has no mark, and that arrives.
+    t.play("~3s\n drop a");
+    let repeated = says(&mut t);
+    assert!(!repeated.is_empty() && repeated.iter().all(|marked| !marked), "{repeated:?}");
+    t.play("b > . 1 ack 101 win 65535 {port 41000}\n ~100\n drop");
+    t.play("a > P. 101:201 ack 1 {port 41000}\n ~10\n drop a");
+    assert_eq!(says(&mut t), [true], "it may have been lost");
+    t.play("~5s\n drop a");
+    assert!(says(&mut t).iter().all(|marked| !marked));
+    t.play("b > . 1 ack 201 win 65535 {port 41000}\n ~100\n drop");
+    t.play("a > P. 201:301 ack 1 {port 41000}\n ~10\n");
+    assert_eq!(says(&mut t), [false], "twice is no chance");
+    t.play("b > P. 1:101 ack 301 win 65535 {port 41000}\n ~600\n drop a");
+    assert!(t.take(Host::B).iter().all(|s| !s.segment.options.has_ours()), "nor are acknowledgements marked");
+    t.play("a > . 301 ack 101 {port 41000}\n ~600");
+    // The next connections do not ask, and what tries it again has nothing else to say.
+    for port in 41_001..41_020 {
+        t.play("drop");
+        t.play(&plain(port, "").replace("         quiet\n", ""));
+        t.play(&format!("a > P. 1:101 ack 1 {{port {port}}}\n ~100"));
+        let seen = t.take(Host::B);
+        assert!(seen.iter().all(|s| s.segment.payload_len == 0 || !s.segment.options.has_ours()));
+        let asked = seen.iter().filter(|s| s.segment.options.has_ours()).count();
+        assert_eq!(asked > 0, port == 41_001, "the next one tries it, and others do later");
+        t.play(&format!("drop\n b > . 1 ack 101 win 65535 {{port {port}}}\n ~600"));
+    }
+    t.play("~3s\n drop");
+    let link = t.with_gateway(|g, now, _| g.status_at(now)).links.remove(0);
+    assert!(link.boxes[0].contains("drops segments"), "{:?}", link.boxes);
+}
+
+/// It had been lost: who is asked answers, and is found.
+#[test]
+fn a_gateway_that_answers_again_is_found_again() {
+    let mut t = linked();
+    t.play(&unmarked(41_000));
+    for end in [101, 201] {
+        t.play(&format!("~5s\n drop\n b > . 1 ack {end} win 65535 {{port 41000}}\n ~100\n drop"));
+        t.play(&format!("a > P. {end}:{} ack 1 {{port 41000}}\n ~10\n drop", end + 100));
+    }
+    t.play("~600\n drop");
+    t.play(&plain(41_001, "").replace("         quiet\n", ""));
+    t.play(&format!(
+        "a > P. 1:101 ack 1 {{port 41001}}
+         b < . 1 ack 1 <fl> {{port 41001}}
+         b < P. 1:101 ack 1 <no fl> {{port 41001}}
+         b > . 1 ack 101 win 65535 <flraw 53 {OURS}> {{port 41001}}
+         ~100
+         drop"
+    ));
+    t.assert(t.status().flows_with_peer == 1, "they have found each other");
+    t.play(&format!("a > S 0 win 65535 {USUAL} {{port 41002}}\n b < S 0 <flsyn> {{port 41002}}"));
+}
+
+/// Who receives only, and acknowledges in vain. What comes again before an acknowledgement can have
+/// been heard is a copy.
+#[test]
+fn acknowledgements_that_are_dropped_for_the_option_go_without_it() {
+    let mut t = linked();
+    t.play(&format!(
+        "a > S 0 win 65535 {USUAL}
+         b < S 0 <flsyn>
+         ~600
+         b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7,flsynack>
+         a < S. 0 ack 1
+         a > . 1 ack 1
+         ~1000
+         drop
+         b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7>
+         b < . 1 ack 1 <no fl>
+         b > P. 1:101 ack 1 win 65535
+         ~400
+         drop
+         b > P. 1:101 ack 1 win 65535
+         b < . 1 ack 101 <fl>
+         ~300
+         b > P. 1:101 ack 1 win 65535
+         b < . 1 ack 101 <no fl>"
+    ));
+    t.play("b > P. 101:201 ack 1 win 65535\n ~500\n drop\n b > P. 201:301 ack 1 win 65535\n ~500");
+    let seen = t.take(Host::B);
+    assert!(!seen.is_empty() && seen.iter().all(|s| !s.segment.options.has_ours()), "no marks any more");
 }
