@@ -16,7 +16,8 @@ pub enum Goes {
     Plain,
     /// With the option. Where the link loses, it may leave so twice.
     With,
-    /// With the option, and right behind it once more as it came.
+    /// With the option, and right behind it once more as it came: one of both gets through a box
+    /// that drops the option.
     Both,
 }
 
@@ -25,7 +26,7 @@ pub enum Goes {
 pub enum Answered {
     /// One with the option.
     With,
-    /// One that went as it came; none before it has.
+    /// One that went as it came, or behind one with the option; none before it has.
     Plain,
     /// Nobody knows.
     Either,
@@ -58,9 +59,11 @@ struct Stamped {
 pub struct Gone {
     /// The newest with the option.
     with: Option<Stamped>,
-    /// The newest that went as it came, and no copy of the one before.
+    /// The newest that went as it came, alone or behind one with the option. `None` also where only
+    /// the first has.
     plain: Option<Stamped>,
-    has_copy: bool,
+    /// The first went both ways.
+    began_with_both: bool,
 }
 
 impl Gone {
@@ -69,9 +72,10 @@ impl Gone {
         let gone = Some(Stamped { at: At::of(now), stamp: s.options.timestamps.map_or(0, |t| t.val) });
         match how {
             Goes::Plain => self.plain = gone,
-            Goes::With | Goes::Both => self.with = gone,
+            Goes::With => self.with = gone,
+            Goes::Both if self.with.is_some() => self.plain = gone,
+            Goes::Both => (self.with, self.began_with_both) = (gone, true),
         }
-        self.has_copy |= how == Goes::Both;
     }
 
     /// One has gone on with the option.
@@ -83,7 +87,13 @@ impl Gone {
     /// One has gone on as it came, or right behind the one with the option.
     #[must_use]
     pub fn has_plain(&self) -> bool {
-        self.plain.is_some() || self.has_copy
+        self.plain.is_some() || self.began_with_both
+    }
+
+    /// So long ago one has gone on with the option alone.
+    #[must_use]
+    pub fn waits(&self, now: Instant) -> Duration {
+        self.with.filter(|_| !self.began_with_both).map_or(Duration::ZERO, |with| with.at.since(now))
     }
 
     /// One with the option has gone on just now.
@@ -97,7 +107,7 @@ impl Gone {
     #[must_use]
     pub fn answered(&self, now: Instant, by: &TcpSegment, rtt: Option<Duration>) -> Answered {
         let (with, plain) = match (self.with, self.plain) {
-            _ if self.has_copy => return Answered::Either,
+            _ if self.began_with_both => return Answered::Either,
             (None, _) => return Answered::Plain,
             (Some(_), None) => return Answered::With,
             (Some(with), Some(plain)) => (with, plain),

@@ -31,6 +31,7 @@ use core::net::IpAddr;
 
 use farlink_wire::{Duration, Instant, PacketBuf, TcpSegment};
 
+use crate::asked::Goes;
 use crate::config::{self, Action, Config, Copies, Explicit, InitialWindow, LinkAction, Oversize};
 use crate::net::{IfaceId, LinkId, Way};
 use crate::peer::{Arrived, Capability, Hello, Identity};
@@ -589,10 +590,10 @@ impl Link {
         self.far_end.met()
     }
 
-    /// The SYN that a host sends for the `syns`-th time may ask for a gateway there.
+    /// How the SYN goes that a host sends for the `syns`-th time, where no box is known.
     #[must_use]
-    pub(crate) fn may_ask(&self, syns: u32, is_away: bool, may_be_lost: bool) -> bool {
-        self.far_end.may_ask(syns, is_away, may_be_lost)
+    pub(crate) fn asks_at(&self, syns: u32, is_away: bool, repeated: Goes) -> Goes {
+        self.far_end.asks_at(syns, is_away, repeated)
     }
 
     /// A burst has left from which the other gateway will tell the rate.

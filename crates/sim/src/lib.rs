@@ -38,6 +38,7 @@ pub mod rig;
 pub mod rng;
 pub mod runner;
 mod sizes;
+mod syns;
 pub mod tcp_store;
 pub mod trace;
 pub mod tracker;

@@ -15,6 +15,7 @@ use crate::packet::on_wire;
 use crate::promised::{Iacks, InCustody, check_blocks, check_promises_nothing, custody_beyond_reach};
 use crate::ranges::Ranges;
 use crate::sizes::check_size;
+use crate::syns::Syns;
 use crate::truth::{Conn, Flow, FlowKey, Said, Truth, flow_of};
 
 /// What one gateway has seen of one direction of a connection since it started.
@@ -26,8 +27,8 @@ struct Heard {
     acked: Option<u64>,
     /// The same of segments that no other gateway has put its mark on.
     acked_unmarked: u64,
-    /// SYNs of this side that may go out, that did, and had the option: one more may follow each.
-    syns: [u32; 3],
+    /// SYNs of this side.
+    syns: Syns,
     /// DSCPs and flow labels that arrived.
     labels: Vec<(u8, u32)>,
     /// TSval of the newest segment that the gateway made in this side's name.
@@ -235,8 +236,9 @@ impl Observer {
         if s.flags.rst() {
             return;
         }
-        // What meets a silent link may leave once more when the link is heard again.
-        heard.syns[0] += u32::from(s.flags.syn()) * (1 + u32::from(is_away));
+        if s.flags.syn() {
+            heard.syns.note_came(is_away);
+        }
         let ttl = &mut view.ttls.entry(key).or_default()[side];
         let (least, most) = ttl.unwrap_or((s.ip.ttl, s.ip.ttl));
         *ttl = Some((least.min(s.ip.ttl), most.max(s.ip.ttl)));
@@ -322,7 +324,7 @@ impl Observer {
                     let tsval = view.tsvals.get(&key).and_then(|t| t[side]);
                     let custody = InCustody::of(&self.in_custody_mode, node, self.now);
                     let closes = custody.is_some_and(|custody| custody.may_close_window(self.now));
-                    check_made(&s, conn, side, heard, tsval, (forwarded, closes), &self.allowed)?;
+                    check_made(&s, conn, side, heard, tsval, (self.now, forwarded, closes), &self.allowed)?;
                     if custody.is_some() && !forwarded {
                         check_blocks(&s, conn, side, &heard[1 - side].bytes)?;
                     }
@@ -588,7 +590,7 @@ fn check_made(
     side: usize,
     heard: &mut [Heard; 2],
     newest_tsval: Option<u32>,
-    (forwarded, may_close): (bool, bool),
+    (now, forwarded, may_close): (Instant, bool, bool),
     allowed: &Allowances,
 ) -> Checked {
     let other = conn.sides[1 - side].as_ref();
@@ -596,10 +598,7 @@ fn check_made(
         return Err(format!("flags that no host set: {:?}", s.flags));
     }
     if s.flags.syn() {
-        let [may, went, with] = &mut heard[side].syns;
-        (*went, *with) = (*went + 1, *with + u32::from(s.options.has_ours()));
-        let fits = *went <= *may + *with;
-        return if fits { Ok(()) } else { Err(format!("SYN number {went} where {may} may go")) };
+        return heard[side].syns.check_goes(now, &s.options);
     }
     let Some(other) = other else { return Ok(()) };
     let shown = u64::from(s.window) << conn.shift(side);

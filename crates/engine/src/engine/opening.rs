@@ -1,7 +1,11 @@
 //! Handshakes over links: they ask for a gateway at the other end, and tell of this one. A box on
 //! the way may drop them for that, in either direction: what is not answered goes on as it came.
 
-use farlink_wire::{FARLINK_DATA, FARLINK_SYN, FARLINK_SYN_ACK, Flags, Instant, PacketBuf, TcpSegment, edit};
+use core::net::IpAddr;
+
+use farlink_wire::{
+    Duration, FARLINK_DATA, FARLINK_SYN, FARLINK_SYN_ACK, Flags, Instant, PacketBuf, TcpSegment, edit,
+};
 
 use super::Engine;
 use crate::asked::{Answered, Goes};
@@ -44,14 +48,15 @@ impl Engine {
         packet: &mut PacketBuf,
         net: &mut dyn World,
     ) -> bool {
-        let Some((syns, rule)) = self.syns.get_mut(&key).map(|h| (h.syns, h.rule)) else { return false };
+        let half_open = self.syns.get_mut(&key).map(|h| (h.syns, h.rule, h.asked.waits(now)));
+        let Some((syns, rule, waited)) = half_open else { return false };
         let out = net.route(via, s.ip.src, s.ip.dst).map_or(IfaceId::OTHER, |r| r.iface);
         let is_away = self.links.is_away(self.links.way(out));
         let Some(link) = self.links.at(out) else { return false };
         if s.options.mptcp || s.options.fast_open {
             return false;
         }
-        let wanted = link.asks(now, s.ip.dst, syns, is_away);
+        let wanted = link.asks(now, s.ip.dst, (syns, waited), is_away);
         let may_be_two = syns == 1 && link.boxes().crossing(now, Carrier::Syn, s.ip.dst).is_clear();
         let opening = self.opening(now, (rule, via, out), (may_be_two, link.takes_openings()));
         let plain = (wanted == Goes::Both).then(|| Kept::of(via, s, packet));
@@ -118,6 +123,8 @@ impl Engine {
             link.note_answer(of_gateway);
             link.note_arrived(now, Carrier::Syn, s.ip.src);
         } else if h.answered_once && h.asked.has_with() && of == Answered::Plain && !h.has_waited() {
+            // Where it went behind one with the option, and that one is answered as well, this is
+            // taken back.
             link.note_dropped(now, Carrier::Syn, s.ip.src);
         }
         if of_gateway {
@@ -231,8 +238,9 @@ impl Engine {
 }
 
 impl Link {
-    /// How the SYN to this host goes that its client sends for the `syns`-th time.
-    fn asks(&self, now: Instant, host: core::net::IpAddr, syns: u32, is_away: bool) -> Goes {
+    /// How the SYN to this host goes that its client sends for the `syns`-th time, so long after
+    /// one with the option.
+    fn asks(&self, now: Instant, host: IpAddr, (syns, waited): (u32, Duration), is_away: bool) -> Goes {
         match self.boxes().crossing(now, Carrier::Syn, host) {
             // What would follow is dropped.
             _ if !self.boxes().crossing(now, Carrier::Data, host).is_clear() => Goes::Plain,
@@ -245,10 +253,7 @@ impl Link {
                 }
             }
             Crossing::Tried => Goes::Plain,
-            known => {
-                let is_open = known == Crossing::Open && self.loses_openings();
-                if self.may_ask(syns, is_away, is_open) { Goes::With } else { Goes::Plain }
-            }
+            known => self.asks_at(syns, is_away, self.repeated(known, waited)),
         }
     }
 
@@ -262,14 +267,18 @@ impl Link {
         match self.boxes().crossing(now, Carrier::Answer, h.a.addr) {
             Crossing::Tried if is_first => Goes::Both,
             Crossing::Shut | Crossing::Tried => Goes::Plain,
+            Crossing::Open | Crossing::Unknown if is_first => Goes::With,
+            known => self.repeated(known, h.told.waits(now)),
+        }
+    }
+
+    /// How the first repetition goes, so long after one with the option, which has got lost, or a
+    /// box has dropped it, or its answer is still on the way.
+    fn repeated(&self, known: Crossing, waited: Duration) -> Goes {
+        match known {
+            _ if self.repeats_both(waited) => Goes::Both,
             Crossing::Open if self.loses_openings() => Goes::With,
-            Crossing::Open | Crossing::Unknown => {
-                if is_first {
-                    Goes::With
-                } else {
-                    Goes::Plain
-                }
-            }
+            _ => Goes::Plain,
         }
     }
 }

@@ -1,12 +1,16 @@
 //! Boxes on the way that drop segments for the option in them: remembered for the link, and for the
 //! network of the host where others over the same link have got through.
 //!
-//! A SYN that asked for a gateway was not answered, and the repetition that did not ask was; or an
-//! answer that told of this gateway was not, and the repetition without it was. From then on they
-//! go as the hosts have made them. Where handshakes pass and what follows is dropped for its
-//! option, no handshake asks any more ([`crate::marks`] finds out). Now and then one goes both ways, once with the option and right
-//! behind it as it came: what gets through is found out so, and nobody waits for it. What follows
-//! is tried by acknowledgements that have nothing else to say.
+//! A SYN that asked for a gateway was not answered: its repetition goes both ways, once with the
+//! option and right behind it as it came, so that a loss by chance costs no gateway, and a box
+//! nothing more. Where the answer may still be on its way, and the link would notice two, the
+//! repetition goes as it came. If that is answered, and no gateway speaks, a box may have dropped what had the
+//! option; and so with answers that tell of this gateway. The next handshake goes both ways at
+//! once, and where none with the option arrives they go as the hosts have made them. Where
+//! handshakes pass and what follows is dropped for its option, no handshake asks any more
+//! ([`crate::marks`] finds out). Now and then one goes both ways again: what gets through is found
+//! out so, and nobody waits for it. What follows is tried by acknowledgements that have nothing
+//! else to say.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::BTreeMap;
@@ -16,6 +20,8 @@ use farlink_wire::{Duration, Instant};
 use super::Link;
 use crate::asked::COPY_APART;
 
+/// A link that carries more than this does not notice a SYN more: it takes a millisecond.
+const SPARES_BPS: u64 = 500_000;
 /// Networks that are remembered. The one goes first that was heard of least lately.
 const PLACES_MAX: usize = 1024;
 /// What has not been seen again for so long is forgotten.
@@ -241,8 +247,11 @@ impl Boxes {
         is_news
     }
 
-    /// One has been tried on the way there.
+    /// One goes both ways there. Where that was to be tried, it has been.
     pub fn note_tried(&mut self, now: Instant, carrier: Carrier, host: IpAddr) {
+        if self.crossing(now, carrier, host) != Crossing::Tried {
+            return;
+        }
         self.whole.of_mut(carrier).note_tried(now);
         self.place_mut(now, host).of_mut(carrier).note_tried(now);
     }
@@ -393,6 +402,15 @@ impl Link {
     #[must_use]
     pub fn boxes(&self) -> &Boxes {
         &self.boxes
+    }
+
+    /// What a host repeats so long after it went with the option may go both ways: the answer
+    /// would be there by now, as far as is known, or the link does not notice it.
+    pub(crate) fn repeats_both(&self, waited: Duration) -> bool {
+        match self.rtt_in_force() {
+            Some(rtt) => waited >= rtt,
+            None => self.rate_in_force_bps().is_some_and(|bps| bps >= SPARES_BPS),
+        }
     }
 
     /// One has arrived there that had the option.

@@ -6,14 +6,11 @@ use arrayvec::ArrayVec;
 use farlink_wire::{Duration, Instant};
 
 use super::{Link, are_apart};
+use crate::asked::Goes;
 use crate::peer::{Arrived, Capability, Hello, Identity, Opening};
 
 /// Gateways that are remembered: a link may lead to several.
 const GATEWAYS_MAX: usize = 8;
-
-/// When a host sends so many SYNs, and none that asked is answered, it is not the link that loses
-/// them.
-const SYNS_UNHEARD: u32 = 3;
 
 /// The round trip that counts while none is known.
 const TRAIN_RTT_DEFAULT: Duration = Duration::from_secs(1);
@@ -190,15 +187,20 @@ impl FarEnd {
         self.answers == Some(true) && !self.gateways.is_empty() && self.gateways.iter().all(can)
     }
 
-    /// The SYN that a host sends for the `syns`-th time may ask for a gateway. A box on the way may
-    /// drop what it does not know: so a repetition goes as it came, and nobody waits twice. A
-    /// gateway that no SYN has reached is asked by what follows. But where such SYNs have got
-    /// through, and the link is known to lose (`may_be_lost`), the second may ask as well, for a
-    /// connection is better off that finds the other gateway at once; and so may each, on a link
-    /// that is away and has lost them itself.
+    /// How the SYN goes that a host sends for the `syns`-th time, where no box is known. The first
+    /// asks for a gateway. It may have got lost, or a box on the way may drop what it does not
+    /// know: so the second goes as `repeated`, and the next ones as they came. When two are not
+    /// answered, it is not the link that loses the option: a gateway that no SYN has reached is
+    /// asked by what follows. But on a link that is away, and has lost them itself, each asks.
     #[must_use]
-    pub fn may_ask(&self, syns: u32, is_away: bool, may_be_lost: bool) -> bool {
-        syns == 1 || (!self.is_known_alone() && (is_away || (may_be_lost && syns < SYNS_UNHEARD)))
+    pub fn asks_at(&self, syns: u32, is_away: bool, repeated: Goes) -> Goes {
+        match syns {
+            1 => Goes::With,
+            _ if self.is_known_alone() => Goes::Plain,
+            _ if is_away => Goes::With,
+            2 => repeated,
+            _ => Goes::Plain,
+        }
     }
 
     /// A burst has left from which it will tell the rate.

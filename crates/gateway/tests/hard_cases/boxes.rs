@@ -2,9 +2,10 @@
 
 use crate::script::{Host, Script, USUAL};
 use farlink_gateway::config::Link;
+use farlink_wire::Duration;
 
 fn link() -> Link {
-    Link { name: "sat".into(), ..Link::default() }
+    Link { name: "sat".into(), rtt: Some(Duration::from_millis(500)), ..Link::default() }
 }
 
 /// One gateway; the link towards b is declared.
@@ -40,6 +41,7 @@ fn dropped_once(t: &mut Script, port: u32) {
          b < S 0 <flsyn> {{port {port}}}
          ~1000
          a > S 0 win 65535 {USUAL} {{port {port}}}
+         b < S 0 <flsyn> {{port {port}}}
          b < S 0 <no flsyn> {{port {port}}}
          ~600
          b > S. 0 ack 1 win 65535 {USUAL} {{port {port}}}
@@ -87,6 +89,69 @@ fn syns_that_are_dropped_for_the_option_cost_a_timeout_once() {
     t.play("~62s\n drop");
     t.play(&tried(41_013, ""));
     t.assert(t.status().flows_with_peer == 0, "there is no gateway");
+}
+
+/// The first was lost by chance: its repetition finds the gateway, for it asks as well.
+#[test]
+fn a_syn_that_gets_lost_costs_no_gateway() {
+    let mut t = linked();
+    t.play(&format!(
+        "a > S 0 win 65535 {USUAL}
+         b < S 0 <flsyn>
+         ~1000
+         a > S 0 win 65535 {USUAL}
+         b < S 0 <flsyn>
+         b < S 0 <no flsyn>
+         ~600
+         b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7,flsynack>
+         a < S. 0 ack 1 <no flsynack>
+         b > S. 0 ack 1 win 65535 <mss 1460,sackOK,ws 7,flsynack>
+         a < S. 0 ack 1 <no flsynack>
+         a > . 1 ack 1
+         b < . 1 ack 1
+         b > . 1 ack 1 <fl 1 1024>
+         drop
+         a > S 0 win 65535 {USUAL} {{port 41001}}
+         b < S 0 <flsyn> {{port 41001}}
+         quiet"
+    ));
+    t.assert(t.status().flows_with_peer == 1, "they have found each other");
+}
+
+/// The answer may still be on its way, and a slow link would notice the copy.
+#[test]
+fn a_syn_that_is_repeated_too_early_goes_as_it_came() {
+    for (rate_bps, rtt_ms, both) in [
+        (None, None, false),
+        (Some(9_600), None, false),
+        (Some(8_000_000), Some(1_500), false),
+        (Some(8_000_000), None, true),
+        (Some(9_600), Some(500), true),
+    ] {
+        let rtt = rtt_ms.map(Duration::from_millis);
+        let mut t = Script::with(|s| s.link = Some(Link { rate_bps, rtt, ..link() }));
+        let syn = format!("a > S 0 win 65535 {USUAL}\n ~400\n");
+        t.play(&format!("{syn} drop\n ~600\n {syn}"));
+        let has: Vec<_> = t.take(Host::B).iter().map(|s| s.segment.options.has_ours()).collect();
+        assert_eq!(has, if both { vec![true, false] } else { vec![false] }, "{rate_bps:?} {rtt:?}");
+    }
+}
+
+/// And a third goes as it came, on a link that loses, too: chance does not take so many.
+#[test]
+fn a_third_syn_asks_for_no_gateway() {
+    let mut t = linked();
+    t.play(&format!(
+        "a > S 0 win 65535 {USUAL}
+         drop
+         ~1000
+         a > S 0 win 65535 {USUAL}
+         drop
+         ~2000
+         a > S 0 win 65535 {USUAL}
+         b < S 0 <no flsyn>
+         quiet"
+    ));
 }
 
 /// A host alone answers both of the pair where both have arrived: the first was lost by chance.
@@ -137,6 +202,7 @@ fn an_answer_that_is_late_is_not_that_of_the_repetition() {
              b < S 0 <flsyn>
              ~1000
              a > S 0 win 65535 <mss 1460,sackOK,ts 2000 0>
+             b < S 0 <flsyn>
              b < S 0 <no flsyn>
              ~500",
         );
@@ -217,12 +283,19 @@ fn a_syn_that_came_without_the_option_is_answered_without_it() {
     ));
 }
 
+/// It may have been lost by chance, or a box may have dropped it for the option: once more the
+/// client gets it with the option, and right behind it as the server has made it.
 #[test]
-fn an_answer_that_the_server_repeats_goes_without_the_option() {
+fn an_answer_that_the_server_repeats_goes_both_ways_and_then_as_it_came() {
     let mut t = answered_in_vain();
     t.play(&format!(
         "b > S. 0 ack 1 win 65535 {USUAL}
+         a < S. 0 ack 1 <flsynack>
          a < S. 0 ack 1 <no flsynack>
+         ~2000
+         b > S. 0 ack 1 win 65535 {USUAL}
+         a < S. 0 ack 1 <no flsynack>
+         quiet
          a > . 1 ack 1
          b < . 1 ack 1"
     ));
@@ -312,7 +385,7 @@ fn an_answer_that_was_stripped_is_made_good() {
     ));
     t.assert(t.status().flows_with_peer == 1, "they have found each other");
     // And the one beyond answers who asks for it anew.
-    let mut t = beyond();
+    let mut t = Script::with(|s| s.link_a = Some(Link { rtt: None, ..link() }));
     t.play(&format!(
         "a > S 0 win 65535 <mss 1460,sackOK,ws 7,flraw 51 {OURS}>
          b < S 0

@@ -35,6 +35,8 @@ struct Said {
     lied: bool,
     /// SYNs by sequence number and kind: came in, may go out once more, went out.
     syns: BTreeMap<(u32, u16), [u32; 3]>,
+    /// Of these the last that went out had Farlink's option.
+    with_option: BTreeSet<(u32, u16)>,
     fins: BTreeSet<u32>,
     /// Ends of urgent data; urgent pointers of zero by the segment's number.
     urgent_ends: BTreeSet<u32>,
@@ -244,7 +246,13 @@ impl Truth {
         if s.flags.syn() {
             let said = self.said.entry(key(&s)).or_default();
             let [came, may_repeat, went] = said.syns.entry(syn_key(&s)).or_default();
-            *went += 1;
+            // Right behind one with the option it may leave as its host has made it, once: a box
+            // may drop what has the option.
+            let is_behind = !s.options.has_ours() && said.with_option.remove(&syn_key(&s));
+            if s.options.has_ours() {
+                said.with_option.insert(syn_key(&s));
+            }
+            *went += u32::from(!is_behind);
             // On a link that loses, one that says so in its option leaves twice.
             let says_it = |o: &farlink_wire::FarlinkOption| matches!(o.body.as_slice(), [.., 0xb1, flags] if flags & 1 != 0);
             if s.options.farlink.as_ref().is_some_and(says_it) {
