@@ -212,6 +212,8 @@ impl Split<'_> {
             towards.hear_far(ack, told.as_ref().or(nameless.as_ref()), heard);
         }
         let Some(told) = told else { return (ArrayVec::new(), None) };
+        self.relays.get_mut(from).rx.marks_mut().note_heard();
+        let towards = self.relays.get_mut(from.other());
         let twice_bytes = told.twice_bytes.map_or(0, |bytes| towards.tx.hear_twice(bytes));
         count_needless(cx, leg.out, &mut towards.tx, twice_bytes);
         if let Some(heard) = told.shims {

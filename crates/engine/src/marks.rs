@@ -24,6 +24,8 @@ const UNHEARD: u8 = 2;
 pub struct Marks {
     /// What was marked is known to have arrived.
     arrive: bool,
+    /// Marks of the other gateway have come.
+    heard: bool,
     /// Where the last segment began that went without a mark.
     plain_at: SeqNum,
     /// So often the same has gone without a mark, and what comes next answers it.
@@ -88,7 +90,7 @@ impl Marks {
     /// mark, and what was sent again may have gone without. `progress`: all before it, too.
     pub fn note_acked(&mut self, original: bool, progress: bool) {
         if original {
-            *self = Self { arrive: true, heard_from: self.heard_from, ..Self::default() };
+            *self = Self { arrive: true, heard: self.heard, heard_from: self.heard_from, ..Self::default() };
         } else if progress {
             let counts = self.note_answered();
             self.data_times = self.data_times.saturating_add(counts);
@@ -101,11 +103,16 @@ impl Marks {
         self.arrive
     }
 
-    /// What is marked does not arrive. Where marks of the other gateway come (`is_heard`),
-    /// acknowledgements that are not heard show nothing: a link that loses explains them.
+    /// A segment of the other gateway has come with a mark.
+    pub fn note_heard(&mut self) {
+        self.heard = true;
+    }
+
+    /// What is marked does not arrive. Where marks of the other gateway have come, acknowledgements
+    /// that are not heard show nothing: a link that loses, or holds them for long, explains them.
     #[must_use]
-    pub fn are_dropped(self, is_heard: bool) -> bool {
-        let is_shown = if is_heard { self.data_times >= TIMES_HEARD } else { self.times >= TIMES };
+    pub fn are_dropped(self) -> bool {
+        let is_shown = if self.heard { self.data_times >= TIMES_HEARD } else { self.times >= TIMES };
         is_shown && !self.arrive
     }
 }
@@ -118,6 +125,11 @@ mod tests {
         Plan { seq: SeqNum(end - 100), len: 100, fin: false, purpose, mtu_probe: false }
     }
 
+    fn heard(mut marks: Marks) -> Marks {
+        marks.note_heard();
+        marks
+    }
+
     #[test]
     fn what_has_arrived_with_a_mark_ends_it() {
         let mut marks = Marks::default();
@@ -126,7 +138,7 @@ mod tests {
         marks.note_unheard(Instant::ZERO);
         let repeated = plan(201, Purpose::Retransmit);
         assert!(!marks.is_plain(None, false) && !marks.is_plain(Some(&repeated), false));
-        assert!(!marks.are_dropped(false));
+        assert!(!marks.are_dropped());
     }
 
     #[test]
@@ -138,11 +150,11 @@ mod tests {
             assert!(marks.is_plain(Some(&repeated), false));
             marks.note_plain(Some(&repeated));
             marks.note_acked(false, true);
-            assert_eq!((marks.are_dropped(false), marks.are_dropped(true)), (is_sure, false));
+            assert_eq!((marks.are_dropped(), heard(marks).are_dropped()), (is_sure, false));
         }
         // Bytes behind that have arrived, and they were marked.
         marks.note_acked(true, true);
-        assert!(!marks.are_dropped(false));
+        assert!(!marks.are_dropped());
     }
 
     #[test]
@@ -152,7 +164,7 @@ mod tests {
             (0..9).for_each(|_| marks.note_plain(Some(&plan(end, Purpose::Retransmit))));
             marks.note_acked(false, true);
         }
-        assert!(!marks.are_dropped(false));
+        assert!(!marks.are_dropped());
         // Of a flight one after another goes again, and the end of it first.
         for ends in [[400, 201, 301, 400], [800, 501, 601, 701]] {
             for end in ends {
@@ -160,7 +172,7 @@ mod tests {
             }
             marks.note_acked(false, true);
         }
-        assert!(marks.are_dropped(false));
+        assert!(marks.are_dropped());
     }
 
     #[test]
@@ -195,7 +207,7 @@ mod tests {
             assert!(!marks.is_plain(None, false));
             marks.note_went_on();
             marks.note_went_on();
-            assert_eq!(marks.are_dropped(false), is_sure);
+            assert_eq!(marks.are_dropped(), is_sure);
         }
     }
 
@@ -208,7 +220,7 @@ mod tests {
             marks.note_plain(None);
             marks.note_went_on();
         }
-        assert!(!marks.are_dropped(true));
+        assert!(!heard(marks).are_dropped());
     }
 
     #[test]
@@ -223,6 +235,6 @@ mod tests {
         marks.note_acked(true, false);
         marks.note_plain(Some(&plan(601, Purpose::Retransmit)));
         marks.note_acked(false, true);
-        assert!(!marks.are_dropped(true) && !marks.are_dropped(false));
+        assert!(!heard(marks).are_dropped() && !marks.are_dropped());
     }
 }

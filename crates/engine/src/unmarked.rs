@@ -42,7 +42,7 @@ impl Split<'_> {
     pub(crate) fn unmark(&mut self, cx: &mut Cx<'_>, to: Side) {
         let leg = self.legs.get_mut(to);
         let rx = &mut self.relays.get_mut(to).rx;
-        if !leg.peer.is_marked() || leg.peer.binds() || !rx.marks().are_dropped(leg.peer.is_heard()) {
+        if !leg.peer.is_marked() || leg.peer.binds() || !rx.marks().are_dropped() {
             return;
         }
         leg.peer = Peer::None;
