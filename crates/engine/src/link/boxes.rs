@@ -4,13 +4,13 @@
 //! A SYN that asked for a gateway was not answered: its repetition goes both ways, once with the
 //! option and right behind it as it came, so that a loss by chance costs no gateway, and a box
 //! nothing more. Where the answer may still be on its way, and the link would notice two, the
-//! repetition goes as it came. If that is answered, and no gateway speaks, a box may have dropped what had the
-//! option; and so with answers that tell of this gateway. The next handshake goes both ways at
-//! once, and where none with the option arrives they go as the hosts have made them. Where
-//! handshakes pass and what follows is dropped for its option, no handshake asks any more
-//! ([`crate::marks`] finds out). Now and then one goes both ways again: what gets through is found
-//! out so, and nobody waits for it. What follows is tried by acknowledgements that have nothing
-//! else to say.
+//! repetition goes as it came. If that is answered, and no gateway speaks, a box may have dropped
+//! what had the option; and so with answers that tell of this gateway. The next handshake goes
+//! both ways at once, and where none with the option arrives they go as the hosts have made them.
+//! Where handshakes pass and what follows is dropped for its option, no handshake asks any more
+//! ([`crate::marks`] finds out). Now and then one goes both ways again: what gets through is
+//! found out so, and nobody waits for it. What follows is tried by acknowledgements that have
+//! nothing else to say.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::BTreeMap;

@@ -240,6 +240,15 @@ mod tests {
     }
 
     #[test]
+    fn one_that_is_being_asked_is_asked_once() {
+        let until = Instant::from_millis(700);
+        let mut clients = Clients::default();
+        clients.note_asked(Instant::ZERO, host(1), until);
+        assert!(clients.is_asked(Instant::ZERO, host(1)) && !clients.is_asked(Instant::ZERO, host(2)));
+        assert!(!clients.is_asked(until, host(1)), "its answer is overdue");
+    }
+
+    #[test]
     fn one_from_which_a_reset_came_is_waited_for_and_tried_again_after_ten_minutes() {
         let mut clients = Clients::default();
         clients.note_taken(Instant::ZERO, host(1), ENOUGH);

@@ -195,6 +195,17 @@ fn the_next_connection_of_the_host_need_not_find_it_out() {
 }
 
 #[test]
+fn of_connections_that_begin_at_once_one_asks() {
+    let mut bed = Bed::new(Oversize::Auto);
+    bed.open("{port 5000}");
+    bed.write(8, "{port 5000}");
+    assert_eq!(bed.oversized(), 1, "{:?}", bed.fragments);
+    (bed.sent, bed.end) = (1, 1);
+    bed.write(8, "");
+    assert_eq!(bed.oversized(), 1, "it waits for what the other one hears: {:?}", bed.fragments);
+}
+
+#[test]
 fn who_tells_nothing_of_the_copies_gets_packets() {
     let mut bed = Bed::new(Oversize::Auto);
     for _ in 0..8 {
