@@ -128,6 +128,9 @@ pub struct Report {
     /// Queueing delay of the acknowledgement on its way back. Earlier ones may have been dropped
     /// from that queue.
     pub waited_back: Duration,
+    /// Acknowledgements have little room on their way back. Then it tells of short trains alone,
+    /// whose packets arrive closer together than usual, and not of a queue.
+    pub back_is_slow: bool,
 }
 
 /// What is known of the link's rate.
@@ -368,6 +371,10 @@ impl RateEstimate {
             self.rtt = Some(rtt);
         }
         let Some(sent_at) = report.sent_at else { return };
+        if report.back_is_slow {
+            let sent = self.sent_by(now, sent_at);
+            return self.hear_of_train(now, report, sent_at, sent);
+        }
         self.newest_sent_at = self.newest_sent_at.max(sent_at);
         if !self.admit(now, report) {
             return;

@@ -178,6 +178,7 @@ fn a_search_of_which_nothing_more_is_told_is_over() {
         min_rtt: Some(Duration::from_millis(500)),
         of_host: false,
         waited_back: Duration::ZERO,
+        back_is_slow: false,
     };
     let mut estimate = RateEstimate::default();
     let at = |n: u32| Instant::from_millis(1_000) + Duration::from_micros(62_500) * n;
@@ -236,6 +237,7 @@ fn a_long_silence_before_the_first_estimate_does_no_harm() {
         min_rtt: Some(Duration::from_millis(500)),
         of_host: false,
         waited_back: Duration::ZERO,
+        back_is_slow: false,
     };
     let mut estimate = RateEstimate::default();
     estimate.on_report(Instant::from_millis(1000), &report(Instant::from_millis(1000)), None);
@@ -263,6 +265,7 @@ fn odd_numbers_do_no_harm() {
             min_rtt: Some(Duration::ZERO),
             of_host: false,
             waited_back: Duration::ZERO,
+            back_is_slow: false,
         };
         m.estimate.on_report(at(500), &report, None);
     }
@@ -278,6 +281,7 @@ fn odd_numbers_do_no_harm() {
             min_rtt: None,
             of_host: false,
             waited_back: Duration::ZERO,
+            back_is_slow: false,
         };
         m.estimate.on_report(at(600), &report, None);
     }
@@ -302,6 +306,7 @@ fn gateways_behind_one_link_share_it() {
             min_rtt: Some(Duration::from_millis(200)),
             of_host: false,
             waited_back: Duration::ZERO,
+            back_is_slow: false,
         };
         estimate.on_report(sent_at + Duration::from_millis(250), &report, Some(Instant::ZERO));
     }
@@ -328,6 +333,7 @@ fn repetitions_do_not_count_as_short_delays() {
             min_rtt: Some(m.rtt()),
             of_host: false,
             waited_back: Duration::ZERO,
+            back_is_slow: false,
         };
         m.estimate.on_report(m.now + Duration::from_millis(n), &report, Some(Instant::ZERO));
         m.run(Duration::from_millis(60));

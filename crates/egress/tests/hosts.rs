@@ -34,6 +34,8 @@ struct Model {
     /// Of what leaves so much is not of TCP, bits per second.
     beside_bps: u64,
     loss_permille: u64,
+    /// Acknowledgements have little room on their way back.
+    back_is_slow: bool,
     random: u64,
     now: Instant,
     sent: u64,
@@ -62,6 +64,7 @@ impl Model {
             hosts: Vec::new(),
             beside_bps: 0,
             loss_permille: 0,
+            back_is_slow: false,
             random: 7,
             now: start,
             sent: 0,
@@ -147,6 +150,7 @@ impl Model {
             min_rtt: Some(2 * ONE_WAY),
             of_host: true,
             waited_back: Duration::ZERO,
+            back_is_slow: self.back_is_slow,
         };
         let is_busy = self.hosts.iter().any(|h| h.in_flight_bytes + PACKET_BYTES <= h.window_bytes);
         self.estimate.on_report(self.now, &report, is_busy.then_some(Instant::ZERO));
@@ -216,6 +220,15 @@ fn what_is_declared_too_high_is_noticed_by_acknowledgements() {
             assert!(used >= 97, "{what}: {used} % used");
         }
     }
+}
+
+/// What makes them late is not the queue before the link, for all that is known.
+#[test]
+fn acknowledgements_by_a_slow_way_back_lower_no_rate() {
+    let mut m = Model::declared(150).with_host(100 * RATE_BPS);
+    m.back_is_slow = true;
+    m.run(Duration::from_secs(30));
+    assert_eq!(m.least_bps, RATE_BPS / 100 * 150);
 }
 
 /// What waits shows at once, though a lower rate has to show for longer until it is believed: what
@@ -319,6 +332,7 @@ fn where_a_gateway_reports_hosts_are_not_listened_to() {
         min_rtt: Some(2 * ONE_WAY),
         of_host: false,
         waited_back: Duration::ZERO,
+        back_is_slow: false,
     };
     m.estimate.on_report(m.now, &report, None);
     m.run(Duration::from_secs(8));

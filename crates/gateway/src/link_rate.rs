@@ -132,6 +132,7 @@ impl LinkRate {
             min_rtt: report.min_rtt,
             of_host: report.of_host,
             waited_back: report.waited_back,
+            back_is_slow: report.back_is_slow,
         };
         estimate.on_report(now, &report, busy_since);
     }

@@ -122,6 +122,7 @@ mod tests {
             min_rtt: None,
             of_host: false,
             waited_back: Duration::ZERO,
+            back_is_slow: false,
         }
     }
 

@@ -155,6 +155,7 @@ impl Model {
             min_rtt: Some(if self.measured_rtt.is_zero() { self.rtt() } else { self.measured_rtt }),
             of_host: false,
             waited_back: Duration::ZERO,
+            back_is_slow: false,
         };
         if !self.is_silent {
             self.reports.push_back((at + self.one_way, report));

@@ -58,14 +58,33 @@ impl Links {
         let min_rtt = link.measured_rtt();
         if let Some(arrived) = arrived {
             let (sent_at, sent_again, place) = (of.newest_sent_at, of.newest_again, of.place);
-            let (of_host, waited_back) = (false, Duration::ZERO);
-            let report = LinkReport { arrived, sent_at, sent_again, place, min_rtt, of_host, waited_back };
+            let (of_host, waited_back, back_is_slow) = (false, Duration::ZERO, false);
+            let report = LinkReport {
+                arrived,
+                sent_at,
+                sent_again,
+                place,
+                min_rtt,
+                of_host,
+                waited_back,
+                back_is_slow,
+            };
             self.hear(now, way, report);
         } else if let Some(arrived) = host.and_then(|host| link.answer(now, host, of)) {
             let sent_at = of.rtt.map(|rtt| now - rtt);
             let (sent_again, place, of_host) = (false, of.place, true);
             let waited_back = of.waited_back.unwrap_or_default();
-            let report = LinkReport { arrived, sent_at, sent_again, place, min_rtt, of_host, waited_back };
+            let back_is_slow = !link.acks_late_by().is_zero();
+            let report = LinkReport {
+                arrived,
+                sent_at,
+                sent_again,
+                place,
+                min_rtt,
+                of_host,
+                waited_back,
+                back_is_slow,
+            };
             // What hosts have acknowledged counts up, so the newest of each says it all.
             let same = |(of, old): &&mut (Way, LinkReport)| {
                 *of == way && old.of_host && old.arrived.by == report.arrived.by
@@ -96,14 +115,15 @@ impl Link {
 
     /// What a host has just acknowledged, as if a gateway had counted it that has the clock here.
     /// `None`: the rate is not declared, or acknowledgements are late for want of room, and the
-    /// host's clock does not tell by how much.
+    /// host's clock does not tell by how much. Where it does it is by milliseconds, which is enough
+    /// for short trains alone ([`LinkReport::back_is_slow`]).
     fn answer(&mut self, now: Instant, host: IpAddr, of: &Acknowledged) -> Option<Arrived> {
         let delivered = u32::try_from(of.delivered_bytes).unwrap_or(u32::MAX);
         self.answered_bytes = self.answered_bytes.wrapping_add(delivered);
         let is_declared =
             matches!(self.pace.source(), RateSource::Declared(_) | RateSource::Corrected { .. });
         let is_free = !self.is_way_back_busy(now);
-        let is_known = (is_free || of.waited_back.is_some()) && self.acks_late_by().is_zero();
+        let is_known = is_free && self.acks_late_by().is_zero() || of.waited_back.is_some();
         let counts = is_declared && self.pace.clock() == Clock::Queue && is_known;
         let waited = of.waited_back.unwrap_or_default();
         // Modulo 2^32 on purpose: differences count.

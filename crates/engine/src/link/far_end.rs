@@ -34,6 +34,8 @@ pub struct LinkReport {
     pub of_host: bool,
     /// So long that waited on its way back.
     pub waited_back: Duration,
+    /// Acknowledgements have little room on their way back.
+    pub back_is_slow: bool,
 }
 
 /// A gateway that has been heard.
@@ -294,6 +296,7 @@ mod tests {
             sent_again,
             of_host: false,
             waited_back: Duration::ZERO,
+            back_is_slow: false,
             min_rtt: None,
             place: (0, 0, 0),
         };
