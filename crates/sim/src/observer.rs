@@ -57,8 +57,7 @@ impl Allowances {
 #[derive(Default)]
 struct GatewayView {
     conns: BTreeMap<(FlowKey, usize), [Heard; 2]>,
-    /// Newest TSval of each side that arrived, whatever the incarnation: numbers cannot always tell
-    /// them apart.
+    /// Newest TSval of each side that arrived, of any incarnation: numbers may not tell them apart.
     tsvals: BTreeMap<FlowKey, [Option<u32>; 2]>,
     /// The least and greatest TTL that arrived, likewise.
     ttls: BTreeMap<FlowKey, [Option<(u8, u8)>; 2]>,
@@ -216,6 +215,10 @@ impl Observer {
             return;
         }
         let (key, side) = flow_of(&s);
+        if !s.flags.syn() {
+            let of_both = view.conns.range_mut((key, 0)..=(key, usize::MAX)).flat_map(|(_, both)| both);
+            of_both.for_each(|heard| heard.syns.note_over());
+        }
         let raised_mss = self.allowed.raised_mss;
         let Some(flow) = self.truth.flows.get_mut(&key) else { return };
         let Some((index, _)) =
@@ -229,9 +232,7 @@ impl Observer {
         let both = view.conns.entry((key, index)).or_default();
         let quiet = both.iter().all(|h| self.now.since(h.at) >= self.allowed.dormant_after);
         both[side].at = self.now;
-        if quiet {
-            both.iter_mut().for_each(|h| h.edge = None);
-        }
+        both.iter_mut().filter(|_| quiet).for_each(|h| h.edge = None);
         let heard = &mut both[side];
         if s.flags.rst() {
             return;

@@ -34,6 +34,12 @@ impl Syns {
         self.may += 1 + u32::from(is_away);
     }
 
+    /// Something else than a SYN has come, maybe of a connection before that had the same ports. A
+    /// gateway takes the handshake for over, and the next SYN is a first one.
+    pub fn note_over(&mut self) {
+        self.has_left_twice = false;
+    }
+
     /// One goes out. One more than has come is the same as the one right before it: without the
     /// option, for a box may drop what has it; or, once, both say that they leave twice.
     ///
@@ -116,5 +122,11 @@ mod tests {
         }
         let again = [(0, &two), (1, &two), (1_000, &two), (1_001, &two)];
         assert!(goes(2, &again).is_err(), "once in a connection");
+        let mut syns = Syns::default();
+        for ms in [0, 1_000] {
+            syns.note_came(false);
+            assert!([ms, ms + 1].iter().all(|ms| syns.check_goes(at(*ms), &two).is_ok()));
+            syns.note_over();
+        }
     }
 }
