@@ -56,34 +56,26 @@ impl Links {
         }
         // Of the link, not of this connection, all of whose packets may have waited.
         let min_rtt = link.measured_rtt();
+        let told = |arrived| LinkReport {
+            arrived,
+            sent_at: of.newest_sent_at,
+            sent_again: of.newest_again,
+            place: of.place,
+            min_rtt,
+            of_host: false,
+            waited_back: Duration::ZERO,
+            back_is_slow: false,
+        };
         if let Some(arrived) = arrived {
-            let (sent_at, sent_again, place) = (of.newest_sent_at, of.newest_again, of.place);
-            let (of_host, waited_back, back_is_slow) = (false, Duration::ZERO, false);
-            let report = LinkReport {
-                arrived,
-                sent_at,
-                sent_again,
-                place,
-                min_rtt,
-                of_host,
-                waited_back,
-                back_is_slow,
-            };
-            self.hear(now, way, report);
+            self.hear(now, way, told(arrived));
         } else if let Some(arrived) = host.and_then(|host| link.answer(now, host, of)) {
-            let sent_at = of.rtt.map(|rtt| now - rtt);
-            let (sent_again, place, of_host) = (false, of.place, true);
-            let waited_back = of.waited_back.unwrap_or_default();
-            let back_is_slow = !link.acks_late_by().is_zero();
             let report = LinkReport {
-                arrived,
-                sent_at,
-                sent_again,
-                place,
-                min_rtt,
-                of_host,
-                waited_back,
-                back_is_slow,
+                sent_at: of.rtt.map(|rtt| now - rtt),
+                sent_again: false,
+                of_host: true,
+                waited_back: of.waited_back.unwrap_or_default(),
+                back_is_slow: !link.acks_late_by().is_zero(),
+                ..told(arrived)
             };
             // What hosts have acknowledged counts up, so the newest of each says it all.
             let same = |(of, old): &&mut (Way, LinkReport)| {

@@ -39,7 +39,7 @@ pub struct AheadOf {
     pub dropped_hosts: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Client {
     ahead: Option<(Known, Instant)>,
     oversize: Option<(Verdict, Instant)>,
@@ -51,20 +51,6 @@ struct Client {
     /// A connection finds out how large packets may be, or has.
     tested_at: Option<Instant>,
     at: Instant,
-}
-
-impl Client {
-    const fn new(at: Instant) -> Self {
-        Self {
-            ahead: None,
-            oversize: None,
-            mtu: None,
-            unproved: None,
-            asked_until: None,
-            tested_at: None,
-            at,
-        }
-    }
 }
 
 impl Clients {
@@ -130,7 +116,7 @@ impl Clients {
             let oldest = self.known.iter().min_by_key(|(_, client)| client.at).map(|(place, _)| *place);
             oldest.map(|place| self.known.remove(&place));
         }
-        let client = self.known.entry(place).or_insert_with(|| Client::new(now));
+        let client = self.known.entry(place).or_default();
         client.at = now;
         client
     }

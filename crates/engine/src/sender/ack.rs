@@ -44,8 +44,8 @@ impl Sender {
         let acked = self.acknowledge(now, ack, sack);
         happened.delivered_bytes = acked.delivered_bytes;
         // What is answered too soon was not the repetition.
-        let too_soon = self.flight.answered_too_soon(&acked, self.packet_took(self.mss())).is_some();
-        happened.original = acked.original || too_soon;
+        let too_soon = || self.flight.answered_too_soon(&acked, self.packet_took(self.mss())).is_some();
+        happened.original = acked.original || too_soon();
         self.go_on(now, ack, advanced, acked.delivered_bytes);
         happened.progress = advanced;
         if acked.rtt.is_some_and(|rtt| self.flight.meets_boundary(now, rtt)) {
