@@ -209,6 +209,8 @@ pub struct Driver {
     records: Records,
     /// All interfaces there are, and the machine's own addresses, as they were told last.
     links: BTreeMap<u32, Link>,
+    /// When that list was asked for.
+    listed_at: Instant,
     addresses: Vec<(u32, IpAddr)>,
     /// Packets of which nobody knows yet which way they leave.
     parked: Parked,
@@ -304,6 +306,7 @@ impl Driver {
             troubles,
             records: Records::new(config.journal, slots),
             links: BTreeMap::new(),
+            listed_at: Instant::ZERO,
             addresses: Vec::new(),
             parked: Parked::default(),
             awaited: Vec::new(),
@@ -347,10 +350,9 @@ impl Driver {
     /// Asks which interfaces there are. Not while it runs: what changes then is told.
     fn list(&mut self) -> Result<()> {
         let mut socket = Socket::open()?;
-        let (mut links, is_whole) = socket.links_now()?;
-        links.iter_mut().for_each(wanted::look_whether_it_forwards);
+        let all = Listing::read(&mut socket)?;
         self.addresses = socket.addresses().unwrap_or_default();
-        self.look_at_links(Listing { links, is_whole });
+        self.look_at_links(all);
         Ok(())
     }
 

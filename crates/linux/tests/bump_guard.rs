@@ -4,13 +4,15 @@
 mod common;
 
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::bpf::{TCX, older_kernel};
 use common::daemon::{Daemon, config};
 use common::{Path, bpf, eventually, ip, skipped, transfer};
 use farlink_linux::divert::Method;
-use farlink_linux::driver::{DiversionStatus, DriverConfig, End};
+use farlink_linux::driver::{By, DiversionStatus, DriverConfig, End, Finder};
 use farlink_linux::netlink::Socket;
 
 /// New connections are tried so often.
@@ -149,6 +151,47 @@ fn a_device_is_brought_up_however_often_it_is_taken_down() {
         assert!(after < WITHIN, "{n}: {after:?}");
     }
     assert_eq!(daemon.drain(), End::Drained);
+}
+
+/// Devices are made while the list of interfaces is read: an older list does not take them away.
+#[test]
+fn a_start_keeps_the_devices_that_it_has_made() {
+    if skipped("a_start_keeps_the_devices_that_it_has_made") || is_refused() {
+        return;
+    }
+    let path = Path::new();
+    for n in 0..6 {
+        path.router.sh(&format!(
+            "ip link add x{n} type veth peer name y{n}; ip link set x{n} up; ip link set y{n} up"
+        ));
+    }
+    let mut found = bumped(&[]);
+    found.finders = vec![Finder { by: By::Forwarding, domain: 0, attach: false, divert: true }];
+    // It takes a moment to be made: meanwhile devices are made.
+    let journal = std::env::temp_dir().join(format!("farlink-test-{}-starts", std::process::id()));
+    found.journal = Some(journal.clone());
+    // Somebody changes something all the time, for which the list is read anew.
+    let is_over = Arc::new(AtomicBool::new(false));
+    let until = Arc::clone(&is_over);
+    let changing = path.router.0.spawn(move || {
+        while !until.load(Ordering::Relaxed) {
+            for value in ["1", "0"] {
+                std::fs::write("/proc/sys/net/ipv4/conf/y0/rp_filter", value).unwrap();
+                std::thread::sleep(Duration::from_millis(3));
+            }
+        }
+        Ok(())
+    });
+    for n in 0..4 {
+        let daemon = Daemon::start(&path.router, found.clone());
+        let diverted = daemon.status().1.ports.iter().filter(|p| p.present).count();
+        assert!(diverted >= 8, "{n}: {diverted} interfaces are diverted");
+        assert_eq!(daemon.status().1.counters.devices_lost, 0, "start {n}");
+        assert_eq!(daemon.drain(), End::Drained);
+    }
+    is_over.store(true, Ordering::Relaxed);
+    changing.join().unwrap().unwrap();
+    let _ = std::fs::remove_file(journal);
 }
 
 /// The fault is mended: splitting goes on.

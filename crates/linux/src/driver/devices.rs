@@ -46,6 +46,7 @@ impl Driver {
     pub(super) fn lose_device(&mut self, n: usize, why: &str) {
         let Some(face) = self.net.faces.lose(n) else { return };
         tracing::error!(device = face.name(), "the device {why}: it is made anew");
+        self.net.counters.devices_lost += 1;
         self.shortage.device_was_down(clock::now());
         let _ = self.poller.remove(&face);
         if let Some(work) = self.spreader.remove(face.index()) {

@@ -31,9 +31,21 @@ const AGAIN_MAX: Duration = Duration::from_secs(10);
 /// A list of all interfaces.
 #[derive(Debug)]
 pub(super) struct Listing {
+    /// When the kernel was asked. Of two lists the one that was asked for later holds.
+    pub(super) asked_at: Instant,
     pub(super) links: Vec<Link>,
     /// One that is missing is not there.
     pub(super) is_whole: bool,
+}
+
+impl Listing {
+    /// The interfaces that there are now.
+    pub(super) fn read(socket: &mut Socket) -> Result<Self> {
+        let asked_at = clock::now();
+        let (mut links, is_whole) = socket.links_now()?;
+        links.iter_mut().for_each(look_whether_it_forwards);
+        Ok(Self { asked_at, links, is_whole })
+    }
 }
 
 /// What has changed.
@@ -214,10 +226,9 @@ impl Keeper {
             self.wants_all = true;
         }
         if std::mem::take(&mut self.wants_all) {
-            let (mut links, is_whole) = self.socket.links_now()?;
-            links.iter_mut().for_each(look_whether_it_forwards);
-            self.pending.all = Some(Listing { links, is_whole });
-            self.wants_all = !is_whole;
+            let all = Listing::read(&mut self.socket)?;
+            self.wants_all = !all.is_whole;
+            self.pending.all = Some(all);
         }
         if std::mem::take(&mut self.wants_addresses) {
             match self.socket.addresses() {

@@ -56,6 +56,8 @@ pub struct Counters {
     pub route_errors: u64,
     /// Times the kernel's network events overran.
     pub events_lost: u64,
+    /// Devices that were lost while they were in use, and made anew.
+    pub devices_lost: u64,
     /// Packets in the machine's own name that left by a socket.
     pub own_packets: u64,
     /// Lines of the connection log.
