@@ -311,7 +311,9 @@ impl RateEstimate {
             // But what is lost does not count.
             let floor = u128::from(SEARCH_ROUND_BYTES) * 8 * NS_PER_S / self.round().as_nanos().max(1);
             let floor = u64::try_from(floor).unwrap_or(u64::MAX);
-            return self.rate_bps.map(|rate| self.at_most(rate.saturating_mul(2).max(floor)));
+            let gain = u64::from(self.burst.search_gain());
+            let sought = |rate: u64| rate.saturating_mul(gain) / 100;
+            return self.rate_bps.map(|rate| self.at_most(sought(rate).max(floor)));
         }
         if let Some(train_bps) = self.trial.sending_bps() {
             return Some(train_bps);
@@ -395,6 +397,18 @@ impl RateEstimate {
             rate_bps: self.rate_bps.filter(|_| !self.phases.is_new()),
         };
         self.hear_of_train(now, report, sent_at, terms.sent);
+        self.hear_of_arrivals(now, report, sent_at, (&terms, busy_since));
+        self.hear_of_burst(now, report, sent_at);
+    }
+
+    /// What a report says beside others.
+    fn hear_of_arrivals(
+        &mut self,
+        now: Instant,
+        report: &Report,
+        sent_at: Instant,
+        (terms, busy_since): (&Terms, Option<Instant>),
+    ) {
         let at = self.peer(now, report, sent_at, terms.sent);
         let held = at.and_then(|at| self.peers.get(at)).and_then(|peer| peer.held(report, sent_at));
         self.meets_boundary(now, report.of_host, (sent_at, held.unwrap_or_default()));
@@ -404,7 +418,7 @@ impl RateEstimate {
             self.end_drain(now, sent_at, waited);
         }
         let peer = at.and_then(|at| self.peers.get_mut(at));
-        let Some(sample) = peer.and_then(|p| p.sample(report, sent_at, &terms)) else { return };
+        let Some(sample) = peer.and_then(|p| p.sample(report, sent_at, terms)) else { return };
         self.samples += 1;
         self.spread = sample.spread;
         self.moves = self.moving.is_likely(now);
@@ -533,6 +547,9 @@ impl RateEstimate {
         }
         if self.searching {
             self.told_at = now;
+            if self.may_be_chance(sample) {
+                return;
+            }
             if sample.saturated {
                 self.found_by_burst(now, rate, sample);
             } else if rate > old {
