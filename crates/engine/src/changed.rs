@@ -39,6 +39,8 @@ pub enum Changed {
     Rate(Way),
     /// This link carries another rate than it did.
     Carried(Way),
+    /// What a host behind this link takes has been found out by then.
+    FoundOut(Instant, Way),
     /// This link has another delay and another rate from then on.
     Phase(Instant, Way),
     /// This link brings more or less than was known.
@@ -82,6 +84,9 @@ impl Split<'_> {
             Changed::Carried(way) => {
                 self.each_out(|out| out == way, |split, to| split.follow_link_rate(links, to));
             }
+            Changed::FoundOut(now, way) => {
+                return self.each_out_some(way, |split, to| split.hear_of_found(now, links, to));
+            }
             Changed::Rate(way) => self.each_out(
                 |out| out == way,
                 |split, to| {
@@ -100,6 +105,13 @@ impl Split<'_> {
                 act(self, to);
             }
         }
+    }
+
+    /// The same towards hosts behind this way. Returns whether it did something about any.
+    fn each_out_some(&mut self, way: Way, mut act: impl FnMut(&mut Self, Side) -> bool) -> bool {
+        let mut did = false;
+        self.each_out(|out| out == way, |split, to| did |= act(split, to));
+        did
     }
 
     /// What is under way to a host is judged for itself from now on.

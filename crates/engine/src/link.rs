@@ -141,6 +141,8 @@ pub struct Links {
     back: Vec<Way>,
     /// Hosts that were silent alone, each with its link, which has answered.
     hosts_back: Vec<(Way, IpAddr)>,
+    /// Where something has been found out that other connections wait for.
+    found_out: Option<Way>,
     held: Held,
     /// What gateways have told, until it is asked for.
     reports: Vec<(Way, LinkReport)>,
@@ -167,6 +169,7 @@ impl Links {
             ordinary: ordinary.map(|i| (i.id, Evidence::default())).collect(),
             back: Vec::new(),
             hosts_back: Vec::new(),
+            found_out: None,
             held: Held::default(),
             reports: Vec::new(),
             identity,

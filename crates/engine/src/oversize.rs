@@ -10,7 +10,7 @@ use farlink_wire::{Duration, Instant, SackBlock, SeqNum};
 
 use crate::cx::Cx;
 use crate::initial_window::bytes_in;
-use crate::link::Sizes;
+use crate::link::{Links, Sizes};
 use crate::oversizing::{Asked, Oversizing, Verdict};
 use crate::scoreboard::Sent;
 use crate::sender::{Happened, Plan, Purpose};
@@ -317,6 +317,20 @@ impl Split<'_> {
         Some(Plan { seq: una, len: 2 * normal, fin: false, purpose: Purpose::SizeProbe, mtu_probe: false })
     }
 
+    /// Another connection has found out what this host takes, perhaps. Returns whether this one has
+    /// waited for that.
+    pub(crate) fn hear_of_found(&mut self, now: Instant, links: &Links, to: Side) -> bool {
+        let leg = self.legs.get(to);
+        let known = links.get(leg.out).and_then(|link| link.clients().oversize(now, leg.addr));
+        let o = self.legs.get_mut(to).oversizing_mut();
+        if known.is_none() || !std::mem::take(&mut o.follows) {
+            return false;
+        }
+        o.verdict = known;
+        self.relays.get_mut(to.other()).tx.hold_from(None);
+        true
+    }
+
     /// What leaves in packets while the answer to a copy is waited for calls up acknowledgements,
     /// which stand before it on the slow way back, and then before those of large segments. So no
     /// more packets leave than it carries acknowledgements of until the answer is usually there.
@@ -511,6 +525,7 @@ impl Split<'_> {
         if let Some(link) = cx.links.get_mut(leg.out) {
             link.clients_mut().note_oversize(cx.now, leg.addr, verdict);
         }
+        cx.links.note_found_out(self.legs.get(from).out);
     }
 }
 

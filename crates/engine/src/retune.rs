@@ -122,6 +122,7 @@ impl Engine {
                 link.forget();
                 self.set_rate_source(way, source);
                 self.tell_all(Changed::Rate(way));
+                self.go_on_governed(now, way);
             }
             // Asked with every batch of packets, and seldom news.
             Change::Estimate(_) | Change::Carried(_) if after == before => return,
@@ -149,6 +150,7 @@ impl Engine {
             link.set_clock(clock);
         }
         self.change_controllers(Changed::Controller(now, way));
+        self.go_on_governed(now, way);
     }
 
     /// Another controller governs open connections.

@@ -81,6 +81,7 @@ impl Engine {
             self.census.note(&mut self.table, id);
         }
         self.queue_timer(now, id);
+        self.go_on_with_found(now);
         self.check(now, id);
     }
 

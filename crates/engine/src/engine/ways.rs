@@ -8,6 +8,7 @@ use farlink_wire::{Duration, Instant, PacketBuf, TcpSegment};
 use super::Engine;
 use crate::changed::Changed;
 use crate::cx::Cx;
+use crate::flow::Flow;
 use crate::kept::Kept;
 use crate::leg::Leg;
 use crate::link::State;
@@ -23,16 +24,35 @@ const RESTART_COST: u32 = 15;
 /// No timer waits longer for that.
 const TIMERS_WAIT_MAX: Duration = Duration::from_millis(5);
 
-/// A link or interface is up again.
+/// What connections go on for, one after the other.
 #[derive(Clone, Debug)]
 pub(super) struct Return {
     way: Way,
-    /// Nothing that was under way there arrives any more.
-    all_lost: bool,
-    /// Only towards this host; `None`: towards all.
-    whose: Option<IpAddr>,
+    why: Why,
     /// Where the connections stand that have not heard of it.
     slots: Range<u32>,
+}
+
+/// See [`Return`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    /// A link or interface is up again.
+    Back {
+        /// Nothing that was under way there arrives any more.
+        all_lost: bool,
+        /// Only towards this host; `None`: towards all.
+        whose: Option<IpAddr>,
+    },
+    /// Another controller governs what leaves by it, or another rate is known of it: there may be
+    /// room where there was none.
+    Governed,
+    /// It has been found out what a host behind it takes.
+    FoundOut,
+}
+
+/// It is split, and something of it leaves by this way.
+fn goes_by(flow: &Flow, way: Way) -> bool {
+    flow.is_split() && [flow.legs.a.out, flow.legs.b.out].contains(&way)
 }
 
 impl Engine {
@@ -65,18 +85,15 @@ impl Engine {
     /// silence leaves open is found out first. Where there are very many connections this is the
     /// first part of it; `handle_timeout` does the others, and no timer expires before.
     pub fn restart(&mut self, now: Instant, way: Way, net: &mut dyn World) {
-        if !self.is_restarting() {
-            self.restarting_since = now;
-        }
         let action = |engine: &Self| engine.links.get(way).and_then(|link| link.action(now));
         let before = action(self);
         let mut all_lost = self.links.come_back(now, way);
         let is_changed = action(self) != before;
         self.returns.retain(|earlier| {
-            all_lost |= earlier.way == way && earlier.all_lost;
+            all_lost |= earlier.way == way && matches!(earlier.why, Why::Back { all_lost: true, .. });
             earlier.way != way
         });
-        self.returns.push_back(Return { way, all_lost, whose: None, slots: 0..self.table.slots() });
+        self.let_go_on(now, way, Why::Back { all_lost, whose: None });
         self.restart_some(now, net);
         if is_changed {
             self.follow_actions(now, net);
@@ -86,17 +103,37 @@ impl Engine {
     /// Hosts that were silent alone go on, since their links have answered. Nobody else has waited.
     pub fn restart_hosts(&mut self, now: Instant, net: &mut dyn World) {
         for (way, host) in self.links.take_hosts_back() {
-            if !self.is_restarting() {
-                self.restarting_since = now;
-            }
-            let whose = Some(host);
-            self.returns.retain(|earlier| earlier.way != way || earlier.whose != whose);
-            self.returns.push_back(Return { way, all_lost: false, whose, slots: 0..self.table.slots() });
+            self.let_go_on(now, way, Why::Back { all_lost: false, whose: Some(host) });
             self.restart_some(now, net);
         }
     }
 
-    /// Not all connections know yet that a link is back.
+    /// Another controller governs what leaves by this link, or another rate is known of it:
+    /// connections that had no room go on. `handle_timeout` sees to it.
+    pub(crate) fn go_on_governed(&mut self, now: Instant, way: Way) {
+        self.let_go_on(now, way, Why::Governed);
+    }
+
+    /// What others have waited for has been found out.
+    pub(crate) fn go_on_with_found(&mut self, now: Instant) {
+        if let Some(way) = self.links.take_found_out() {
+            self.let_go_on(now, way, Why::FoundOut);
+        }
+    }
+
+    fn let_go_on(&mut self, now: Instant, way: Way, why: Why) {
+        if !self.is_restarting() {
+            self.restarting_since = now;
+        }
+        let is_same = |earlier| match (earlier, why) {
+            (Why::Back { whose: before, .. }, Why::Back { whose, .. }) => before == whose,
+            (before, why) => before == why,
+        };
+        self.returns.retain(|earlier| earlier.way != way || !is_same(earlier.why));
+        self.returns.push_back(Return { way, why, slots: 0..self.table.slots() });
+    }
+
+    /// Not all connections know yet that a link is back, or governed otherwise.
     #[must_use]
     pub fn is_restarting(&self) -> bool {
         !self.returns.is_empty()
@@ -114,14 +151,19 @@ impl Engine {
         while cost < RESTARTS_COST_MAX
             && let Some(back) = self.returns.front_mut()
         {
-            let (way, all_lost, whose) = (back.way, back.all_lost, back.whose);
+            let (way, why) = (back.way, back.why);
             let Some(slot) = back.slots.next() else {
                 self.returns.pop_front();
                 continue;
             };
             cost += 1;
             let Some((id, false)) = self.table.in_slot(slot) else { continue };
-            if self.tell(id, Changed::Back { now, way, all_lost, whose }) {
+            let goes_on = match why {
+                Why::Back { all_lost, whose } => self.tell(id, Changed::Back { now, way, all_lost, whose }),
+                Why::FoundOut => self.tell(id, Changed::FoundOut(now, way)),
+                Why::Governed => self.table.get(id).is_some_and(|flow| goes_by(flow, way)),
+            };
+            if goes_on {
                 self.after_event(now, id, net);
                 cost += RESTART_COST;
             }

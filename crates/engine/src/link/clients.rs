@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 use farlink_wire::{Duration, Instant};
 use serde::Serialize;
 
-use super::Link;
+use super::{Link, Links};
 use crate::leave::{Known, Refusal};
+use crate::net::Way;
 use crate::oversizing::Verdict;
 use crate::path_mtu::Mtu;
 
@@ -177,6 +178,18 @@ impl Clients {
     pub fn unproved(&self, now: Instant, host: IpAddr) -> u8 {
         let times = self.known.get(&place(host)).and_then(|client| client.unproved);
         times.filter(|(_, at)| now.since(*at) < LIFETIME).map_or(0, |(times, _)| times)
+    }
+}
+
+impl Links {
+    /// A host behind this link has been found to take large segments, or to refuse them.
+    pub(crate) fn note_found_out(&mut self, way: Way) {
+        self.found_out = Some(way);
+    }
+
+    /// That link, for connections that wait for it.
+    pub(crate) fn take_found_out(&mut self) -> Option<Way> {
+        self.found_out.take()
     }
 }
 
