@@ -6,7 +6,7 @@ use farlink_channel::{ChannelConfig, XcpRouter};
 use farlink_gateway::IfaceId;
 use farlink_gateway::cc;
 use farlink_gateway::config::{
-    AckFilter, Action, Copies, Interface, LegConfig, Link, Oversize, Pinned, SendAhead, XcpContext,
+    AckFilter, Action, Copies, Interface, LegConfig, Link, Notice, Oversize, Pinned, SendAhead, XcpContext,
 };
 use farlink_wire::shim::SHIM_PROTOCOL;
 use farlink_wire::{Duration, Instant};
@@ -15,7 +15,7 @@ use crate::fault::Fault;
 use crate::host::SmolHost;
 use crate::node::{GatewayNode, Kind};
 use crate::observer::Allowances;
-use crate::plan::{FaultPlan, Gap, SimPlan, Way};
+use crate::plan::{FaultPlan, Gap, GatewayPlan, SimPlan, Way};
 use crate::rng::Rng;
 use crate::trace::Trace;
 use crate::tracker::Tracker;
@@ -87,7 +87,11 @@ fn behind(plan: &SimPlan, gap: usize) -> Kind {
     let turn = plan.gaps.get(gap).map_or(0, |gap| gap.there.delay.as_nanos() / 17_000 % 8);
     let is_there = plan.gateways.len() == 1 && gap + 1 == plan.gaps.len() && turn < 2;
     // What goes round the gateway it cannot keep back: a reset would end the connection.
-    let resets = turn == 1 && !plan.faults.iter().any(|f| matches!(f, FaultPlan::Bypass { .. }));
+    // And an IACK of the paper's lies beyond every window (DEVIATIONS).
+    let is_iack = |g: &GatewayPlan| g.config.default_action == Action::Custody(Notice::Iack);
+    let resets = turn == 1
+        && !plan.faults.iter().any(|f| matches!(f, FaultPlan::Bypass { .. }))
+        && !plan.gateways.iter().any(is_iack);
     if is_there { Kind::Other(Box::new(Tracker::new(resets))) } else { Kind::Router }
 }
 
@@ -109,8 +113,8 @@ fn build_chain(world: &mut World, plan: &SimPlan) -> Chain {
     for ((p, _), (port, _), gap) in
         std::iter::zip(&chain.gap_ends, &chain.gap_ports).zip(&plan.gaps).map(|((a, b), gap)| (a, b, gap))
     {
-        if let Some(interference) = gap.interference {
-            world.interfere(*p, *port, interference);
+        if let Some((does, towards)) = gap.interference {
+            world.interfere(*p, *port, does, towards);
         }
     }
     for (i, g) in plan.gateways.iter().enumerate() {

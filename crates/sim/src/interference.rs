@@ -117,14 +117,80 @@ impl Interference {
     }
 }
 
-impl std::str::FromStr for Interference {
+/// What passes a box on its way to whom it meddles with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Towards {
+    /// Both.
+    #[default]
+    Both,
+    /// In a scenario the server; in a plan the second host.
+    Server,
+    /// In a scenario the client; in a plan the first host.
+    Client,
+}
+
+impl Towards {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Both, Self::Server, Self::Client];
+
+    /// What follows the name of a box in scenarios.
+    const fn suffix(self) -> &'static str {
+        match self {
+            Self::Both => "",
+            Self::Server => "-to-server",
+            Self::Client => "-to-client",
+        }
+    }
+
+    /// Whether this goes there. Servers have the smaller port.
+    fn has(self, s: &TcpSegment) -> bool {
+        match self {
+            Self::Both => true,
+            Self::Server => s.dst_port < s.src_port,
+            Self::Client => s.src_port < s.dst_port,
+        }
+    }
+}
+
+/// A box: what it does, and with what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Meddler {
+    does: Interference,
+    towards: Towards,
+}
+
+impl Meddler {
+    /// What becomes of a packet with right checksums; `None`: nothing.
+    #[must_use]
+    pub fn pass(self, packet: Vec<u8>) -> Option<Vec<u8>> {
+        match tcp(&packet) {
+            Some(s) if self.towards.has(&s) => self.does.pass(packet),
+            _ => Some(packet),
+        }
+    }
+}
+
+impl std::str::FromStr for Meddler {
     type Err = String;
-    fn from_str(s: &str) -> Result<Self, String> {
-        let names = || Self::ALL.map(Self::name).join(", ");
-        Self::ALL
-            .into_iter()
-            .find(|i| i.name() == s)
-            .ok_or_else(|| format!("no box `{s}`; there are {}", names()))
+    fn from_str(name: &str) -> Result<Self, String> {
+        let towards = Towards::ALL.into_iter().rev().find(|to| name.ends_with(to.suffix()));
+        let towards = towards.unwrap_or_default();
+        let does = name.strip_suffix(towards.suffix()).unwrap_or(name);
+        let all = Interference::ALL;
+        let found = all.into_iter().find(|i| i.name() == does);
+        // Who translates one direction alone breaks every connection.
+        let translates =
+            |i: &Interference| !Interference::SAYS_THE_SAME.contains(i) && *i != Interference::Clamp;
+        match found {
+            Some(does) if towards == Towards::Both || !translates(&does) => Ok(Self { does, towards }),
+            Some(_) => Err(format!("the box `{does}` meddles with both directions")),
+            None => {
+                let names = all.map(Interference::name).join(", ");
+                Err(format!(
+                    "no box `{name}`; there are {names}, most of them with `-to-server` and `-to-client`, too"
+                ))
+            }
+        }
     }
 }
 

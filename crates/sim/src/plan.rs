@@ -11,7 +11,7 @@ use farlink_gateway::Config;
 use farlink_gateway::config::{Action, FlowControl, Notice, Pinned};
 use farlink_wire::{Duration, Instant};
 
-use crate::interference::Interference;
+use crate::interference::{Interference, Towards};
 use crate::rng::Rng;
 use crate::traffic::{Connection, HostConfig};
 
@@ -98,7 +98,7 @@ pub struct Gap {
     /// They know its rate, too.
     pub rate_known: bool,
     /// What a box on it does.
-    pub interference: Option<Interference>,
+    pub interference: Option<(Interference, Towards)>,
 }
 
 /// A gateway.
@@ -320,7 +320,8 @@ impl SimPlan {
         if mode.is_troubled() && rng.chance(BOX_SHARE) {
             let gap = rng.range(0, gaps.len() as u64) as usize;
             // Of the others the observer would think that a gateway has changed it.
-            gaps[gap].interference = Some(rng.pick(&Interference::SAYS_THE_SAME));
+            let does = rng.pick(&Interference::SAYS_THE_SAME);
+            gaps[gap].interference = Some((does, rng.pick(&Towards::ALL)));
         }
         let mut rng = Rng::new(seed, "faults");
         let faults = crate::workload::faults(&mut rng, mode, gateways.len());

@@ -10,7 +10,7 @@ use farlink_wire::{Duration, Instant, Offload, icmp, supersegment};
 use crate::app::End;
 use crate::fault::Fault;
 use crate::gro::Merged;
-use crate::interference::Interference;
+use crate::interference::{Interference, Towards};
 use crate::linux::flood::echo_reply;
 use crate::meter::Meter;
 use crate::node::{GatewayNode, Kind, Node, Port, host_of, is_diverted, offload_is_sane, router_address};
@@ -135,13 +135,14 @@ impl World {
         self.nodes[node].ports[port].is_silent = true;
     }
 
-    /// From now on a box does this to all that passes the link at this port of `node`, both ways.
-    pub fn interfere(&mut self, node: usize, port: usize, interference: Interference) {
+    /// From now on a box does this to all that passes the link at this port of `node` towards these
+    /// hosts. The second one is behind the other end of the link.
+    pub fn interfere(&mut self, node: usize, port: usize, does: Interference, towards: Towards) {
         let there = self.nodes[node].ports[port].wire;
         let (far, far_port) = self.wires[there].to;
         let back = self.nodes[far].ports[far_port].wire;
-        for wire in [there, back] {
-            self.wires[wire].interference = Some(interference);
+        for (wire, unless) in [(there, Towards::Client), (back, Towards::Server)] {
+            self.wires[wire].interference = Some(does).filter(|_| towards != unless);
         }
     }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use farlink_linux::tun::{ReadOutcome, Tun, TunConfig};
-use farlink_sim::interference::Interference;
+use farlink_sim::interference::Meddler;
 use farlink_wire::{Offload, Pool, build};
 
 use super::{Kind, Run};
@@ -60,7 +60,7 @@ impl Kind for MiddleboxesKind {
         measured.metric("later_extra_seconds", median(&with[1..]) - usual);
         let worst = with[1..].iter().copied().fold(0.0, f64::max);
         measured.metric("later_worst_extra_seconds", worst - usual);
-        bench.judge(&mut measured, cell.word("case", "").ends_with("drop"))?;
+        bench.judge(&mut measured, cell.word("case", "").contains("drop"))?;
         measured.seconds = began.elapsed().as_secs_f64();
         bench.lab.down()?;
         Ok(measured)
@@ -233,7 +233,7 @@ struct Program {
 }
 
 impl Program {
-    fn start(ns: &Ns, does: Interference) -> Result<Self> {
+    fn start(ns: &Ns, does: Meddler) -> Result<Self> {
         let tun = ns.enter(|| Ok(Tun::create(&TunConfig::new(DEVICE))?))?;
         // Every packet for itself.
         ns.offloads_off(DEVICE)?;
@@ -264,7 +264,7 @@ impl Drop for Program {
     }
 }
 
-fn work(mut tun: Tun, does: Interference, ends: &AtomicBool) {
+fn work(mut tun: Tun, does: Meddler, ends: &AtomicBool) {
     use std::os::fd::AsRawFd;
     let mut pool = Pool::new(4 << 20);
     let fd = std::os::fd::AsFd::as_fd(&tun).as_raw_fd();
