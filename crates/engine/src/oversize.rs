@@ -306,10 +306,12 @@ impl Split<'_> {
         if begins && !goes_ahead {
             self.await_answer(cx, to);
         }
+        let link = cx.links.get_mut(self.legs.get(to).out);
         if is_asked {
+            link?.clients_mut().note_awaited(cx.now, host);
             return None;
         }
-        if let Some(link) = cx.links.get_mut(self.legs.get(to).out) {
+        if let Some(link) = link {
             link.clients_mut().note_asked(cx.now, host, cx.now + rtt + PROOF_WAIT);
         }
         let o = self.legs.get_mut(to).oversizing_mut();
@@ -524,8 +526,10 @@ impl Split<'_> {
         self.relays.get_mut(from.other()).tx.hold_from(None);
         if let Some(link) = cx.links.get_mut(leg.out) {
             link.clients_mut().note_oversize(cx.now, leg.addr, verdict);
+            if link.clients_mut().take_awaited(leg.addr) {
+                cx.links.note_found_out(leg.out);
+            }
         }
-        cx.links.note_found_out(self.legs.get(from).out);
     }
 }
 

@@ -125,11 +125,13 @@ impl Engine {
         if !self.is_restarting() {
             self.restarting_since = now;
         }
-        let is_same = |earlier| match (earlier, why) {
-            (Why::Back { whose: before, .. }, Why::Back { whose, .. }) => before == whose,
-            (before, why) => before == why,
-        };
-        self.returns.retain(|earlier| earlier.way != way || !is_same(earlier.why));
+        if let Why::Back { whose, .. } = why {
+            let is_same = |earlier| matches!(earlier, Why::Back { whose: before, .. } if before == whose);
+            self.returns.retain(|earlier| earlier.way != way || !is_same(earlier.why));
+        } else if self.returns.iter().filter(|earlier| (earlier.way, earlier.why) == (way, why)).count() > 1 {
+            // One that has begun goes on, or it might never end, and another one is to begin.
+            return;
+        }
         self.returns.push_back(Return { way, why, slots: 0..self.table.slots() });
     }
 

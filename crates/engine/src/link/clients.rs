@@ -49,6 +49,8 @@ struct Client {
     unproved: Option<(u8, Instant)>,
     /// A connection finds out whether it takes large segments; others wait so long for that.
     asked_until: Option<Instant>,
+    /// Some wait.
+    is_awaited: bool,
     /// A connection finds out how large packets may be, or has.
     tested_at: Option<Instant>,
     at: Instant,
@@ -94,6 +96,17 @@ impl Clients {
     pub fn is_asked(&self, now: Instant, host: IpAddr) -> bool {
         let asked = self.known.get(&place(host)).and_then(|client| client.asked_until);
         asked.is_some_and(|until| now < until)
+    }
+
+    /// A connection waits for that.
+    pub fn note_awaited(&mut self, now: Instant, host: IpAddr) {
+        self.known_mut(now, host).is_awaited = true;
+    }
+
+    /// Whether any has waited since this was last asked.
+    pub fn take_awaited(&mut self, host: IpAddr) -> bool {
+        let client = self.known.get_mut(&place(host));
+        client.is_some_and(|client| core::mem::take(&mut client.is_awaited))
     }
 
     /// Whether it takes large segments has to be found out anew.
