@@ -311,7 +311,7 @@ impl RateEstimate {
             // But what is lost does not count.
             let floor = u128::from(SEARCH_ROUND_BYTES) * 8 * NS_PER_S / self.round().as_nanos().max(1);
             let floor = u64::try_from(floor).unwrap_or(u64::MAX);
-            let gain = u64::from(self.burst.search_gain());
+            let gain = self.burst.search_gain();
             let sought = |rate: u64| rate.saturating_mul(gain) / 100;
             return self.rate_bps.map(|rate| self.at_most(sought(rate).max(floor)));
         }
@@ -397,12 +397,12 @@ impl RateEstimate {
             rate_bps: self.rate_bps.filter(|_| !self.phases.is_new()),
         };
         self.hear_of_train(now, report, sent_at, terms.sent);
-        self.hear_of_arrivals(now, report, sent_at, (&terms, busy_since));
+        self.take_sample(now, report, sent_at, (&terms, busy_since));
         self.hear_of_burst(now, report, sent_at);
     }
 
-    /// What a report says beside others.
-    fn hear_of_arrivals(
+    /// The sample that a report makes with the one before it of the same gateway.
+    fn take_sample(
         &mut self,
         now: Instant,
         report: &Report,

@@ -85,7 +85,10 @@ impl Split<'_> {
                 self.each_out(|out| out == way, |split, to| split.follow_link_rate(links, to));
             }
             Changed::FoundOut(now, way) => {
-                return self.each_out_some(way, |split, to| split.hear_of_found(now, links, to));
+                let mut goes_on = false;
+                let hear = |split: &mut Self, to| goes_on |= split.hear_of_found(now, links, to);
+                self.each_out(|out| out == way, hear);
+                return goes_on;
             }
             Changed::Rate(way) => self.each_out(
                 |out| out == way,
@@ -105,13 +108,6 @@ impl Split<'_> {
                 act(self, to);
             }
         }
-    }
-
-    /// The same towards hosts behind this way. Returns whether it did something about any.
-    fn each_out_some(&mut self, way: Way, mut act: impl FnMut(&mut Self, Side) -> bool) -> bool {
-        let mut did = false;
-        self.each_out(|out| out == way, |split, to| did |= act(split, to));
-        did
     }
 
     /// What is under way to a host is judged for itself from now on.

@@ -277,14 +277,11 @@ impl Split<'_> {
         // What waits to be sent again it would bring first, and no host would say so. And it may
         // have what a packet has that is larger than others, and stand for it.
         let is_under_way = tx.board().is_held(una, una + 2 * normal).is_none() && !tx.tries_mtu();
-        let o = self.legs.get_mut(to).oversizing_mut();
         if known.is_some() {
-            o.verdict = known;
-            if std::mem::take(&mut o.follows) {
-                self.relays.get_mut(to.other()).tx.hold_from(None);
-            }
+            self.adopt_verdict(to, known);
             return None;
         }
+        let o = self.legs.get_mut(to).oversizing_mut();
         if !link.may_ask_by_copy() {
             return None;
         }
@@ -324,13 +321,20 @@ impl Split<'_> {
     pub(crate) fn hear_of_found(&mut self, now: Instant, links: &Links, to: Side) -> bool {
         let leg = self.legs.get(to);
         let known = links.get(leg.out).and_then(|link| link.clients().oversize(now, leg.addr));
-        let o = self.legs.get_mut(to).oversizing_mut();
-        if known.is_none() || !std::mem::take(&mut o.follows) {
-            return false;
+        let goes_on = known.is_some() && leg.oversizing().follows;
+        if goes_on {
+            self.adopt_verdict(to, known);
         }
+        goes_on
+    }
+
+    /// What another connection has found out holds for this one, too, which waits no longer.
+    fn adopt_verdict(&mut self, to: Side, known: Option<Verdict>) {
+        let o = self.legs.get_mut(to).oversizing_mut();
         o.verdict = known;
-        self.relays.get_mut(to.other()).tx.hold_from(None);
-        true
+        if std::mem::take(&mut o.follows) {
+            self.relays.get_mut(to.other()).tx.hold_from(None);
+        }
     }
 
     /// What leaves in packets while the answer to a copy is waited for calls up acknowledgements,

@@ -5,9 +5,8 @@
 
 use farlink_wire::options::{KIND_EXPERIMENT, KIND_MSS, KIND_SACK, OptionWalk};
 use farlink_wire::tcp::TCP_HEADER_BYTES;
-use farlink_wire::{Flags, Instant, TcpSegment};
+use farlink_wire::{Flags, TcpSegment};
 
-use crate::node::Middlebox;
 use crate::packet::{finish, hash, tcp};
 
 /// What a box does.
@@ -180,7 +179,7 @@ impl std::str::FromStr for Meddler {
         let found = all.into_iter().find(|i| i.name() == does);
         // Who translates one direction alone breaks every connection.
         let translates =
-            |i: &Interference| !Interference::SAYS_THE_SAME.contains(i) && *i != Interference::Clamp;
+            |i: &Interference| matches!(i, Interference::Randomise | Interference::RandomiseNotSack);
         match found {
             Some(does) if towards == Towards::Both || !translates(&does) => Ok(Self { does, towards }),
             Some(_) => Err(format!("the box `{does}` meddles with both directions")),
@@ -271,34 +270,6 @@ fn translate(mut packet: Vec<u8>, s: &TcpSegment, sack: bool) -> Vec<u8> {
     }
     finish(&mut packet);
     packet
-}
-
-/// A router that does this to all that passes it.
-#[derive(Debug)]
-pub struct Interferer {
-    does: Interference,
-    out: std::collections::VecDeque<Vec<u8>>,
-}
-
-impl Interferer {
-    /// One that does this.
-    #[must_use]
-    pub fn new(does: Interference) -> Self {
-        Self { does, out: Default::default() }
-    }
-}
-
-impl Middlebox for Interferer {
-    fn receive(&mut self, _: Instant, packet: Vec<u8>) {
-        self.out.extend(self.does.pass(packet));
-    }
-    fn run(&mut self, _: Instant) {}
-    fn take_output(&mut self) -> Option<Vec<u8>> {
-        self.out.pop_front()
-    }
-    fn deadline(&self) -> Option<Instant> {
-        None
-    }
 }
 
 #[cfg(test)]

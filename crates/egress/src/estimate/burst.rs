@@ -20,7 +20,7 @@ const GAIN_MAX: u64 = 800;
 /// been held by chance all of that time: its whole says little. Then more is tried for a round
 /// trip.
 const SHORT_PARTS: u32 = 4;
-/// So much says something where it comes at once: eleven packets.
+/// A train without dispersion has so many bytes at least: eleven packets.
 const AT_ONCE_BYTES: u64 = 16_000;
 /// What came at once may have taken so long, if nothing else is known, or a sixteenth of a round
 /// trip where that is shorter.
@@ -65,8 +65,8 @@ impl Burst {
 
     /// What a search sends, percent of what the link has carried: as slow start does, or as fast as
     /// other controllers begin, where nothing is known but the least that it carries.
-    pub(super) fn search_gain(&self) -> u32 {
-        if self.came_at_once { GAIN_MAX_SHORT as u32 } else { 200 }
+    pub(super) fn search_gain(&self) -> u64 {
+        if self.came_at_once { GAIN_MAX_SHORT } else { 200 }
     }
 
     /// More of it may come.
@@ -90,8 +90,8 @@ impl RateEstimate {
         self.burst = Burst::new(now + self.round() / 2, &sample.with_rate(rate_bps));
     }
 
-    /// Of this packet, and others that left with it, a report tells. Where a search is told nothing
-    /// else, the time by which delay may vary is the longest that the link can have taken for them.
+    /// A report of the last packet of a train. Where the train has no dispersion, the time by which
+    /// delay may vary is the longest that the link can have taken for it.
     pub(super) fn hear_of_burst(&mut self, now: Instant, report: &Report, sent_at: Instant) {
         let is_sought = !self.is_declared && (self.rate_bps.is_none() || self.searching);
         if !is_sought || report.of_host || report.sent_again {
@@ -223,7 +223,7 @@ mod tests {
         let (least, is_known, sent) = tell(1_260, 24_000, 23_104);
         assert_eq!((least, is_known), (Some(7_393_280), false));
         assert!(sent.unwrap() * 100 / least.unwrap() >= 288, "{sent:?}");
-        // The rest a frame later says nothing more: it may have come with the first part of it.
+        // What the next frame brings shows no dispersion of the link's either.
         let (rate, is_known, _) = tell(1_280, 48_000, 46_208);
         assert!(!is_known && rate < Some(9_000_000), "{rate:?}");
     }

@@ -128,8 +128,12 @@ impl Engine {
         if let Why::Back { whose, .. } = why {
             let is_same = |earlier| matches!(earlier, Why::Back { whose: before, .. } if before == whose);
             self.returns.retain(|earlier| earlier.way != way || !is_same(earlier.why));
-        } else if self.returns.iter().filter(|earlier| (earlier.way, earlier.why) == (way, why)).count() > 1 {
-            // One that has begun goes on, or it might never end, and another one is to begin.
+        } else if self
+            .returns
+            .iter()
+            .any(|earlier| (earlier.way, earlier.why, earlier.slots.start) == (way, why, 0))
+        {
+            // It has not begun. One that has begun goes on, or it might never end.
             return;
         }
         self.returns.push_back(Return { way, why, slots: 0..self.table.slots() });
