@@ -26,6 +26,8 @@ mod peer;
 mod phases;
 mod recall;
 mod rise;
+mod search;
+mod sounding;
 mod spread;
 mod steer;
 mod train;
@@ -41,6 +43,7 @@ use hosts::Hosts;
 use moving::Moving;
 use peer::{Peer, Sample, Sent, Terms, is_less, micros};
 use phases::Phases;
+use sounding::Sounding;
 use steer::{Drained, Draining, Presence};
 use trial::Trial;
 
@@ -68,14 +71,6 @@ const PROBE_GAIN_MAX: u32 = 200;
 /// A probe takes three eighths of a round trip, in every eighth one: three parts in so many of the
 /// time.
 const PROBE_PARTS: u32 = 64;
-/// Bytes within a round trip from which a search for the rate begins: somebody has a lot to send.
-const SEARCH_BYTES: u32 = 24_000;
-/// What a search sends in each round trip at least, bytes.
-const SEARCH_ROUND_BYTES: u64 = 96_000;
-/// A search of which nothing is told for so many round trips, and for so long at least, is over if
-/// others send meanwhile: they are not held to what it has found so far.
-const SEARCH_ROUNDS: u32 = 4;
-const SEARCH_SILENCE_MIN: Duration = Duration::from_secs(2);
 /// Less than this part of it is another rate. A smaller error is made up for
 /// by what waits before the link.
 const DECLARED_PERCENT: u64 = 98;
@@ -193,6 +188,8 @@ pub struct RateEstimate {
     draining: Option<Draining>,
     /// What the first burst has shown so far.
     burst: Burst,
+    /// A train is to show what that could not.
+    sounding: Option<Sounding>,
     /// How much its delay varies by itself, by the newest sample.
     spread: Duration,
     /// Its rate moves, perhaps, and so does its delay.
@@ -306,14 +303,11 @@ impl RateEstimate {
     /// The rate at which to send now.
     #[must_use]
     pub fn sending_bps(&self) -> Option<u64> {
+        if let Some(sounding) = &self.sounding {
+            return self.rate_bps.map(|rate| self.at_most(rate.saturating_mul(sounding.gain()) / 100));
+        }
         if self.searching {
-            // As slow start does: twice as much with each round trip, until something has to wait.
-            // But what is lost does not count.
-            let floor = u128::from(SEARCH_ROUND_BYTES) * 8 * NS_PER_S / self.round().as_nanos().max(1);
-            let floor = u64::try_from(floor).unwrap_or(u64::MAX);
-            let gain = self.burst.search_gain();
-            let sought = |rate: u64| rate.saturating_mul(gain) / 100;
-            return self.rate_bps.map(|rate| self.at_most(sought(rate).max(floor)));
+            return self.sought_bps();
         }
         if let Some(train_bps) = self.trial.sending_bps() {
             return Some(train_bps);
@@ -382,10 +376,12 @@ impl RateEstimate {
             return;
         }
         self.note_presence(now, busy_since);
+        let chance = self.sounding.map_or(Duration::ZERO, |sounding| sounding.chance());
         let terms = Terms {
             patience: self.beat().max(PATIENCE_MIN),
             wait_min: self.wait_min(),
-            took_min: self.took_min(report),
+            took_min: self.took_min(report).max(chance),
+            chance,
             strong_only: self.rate_bps.is_none() || self.searching,
             is_new: !self.is_declared && (self.rate_bps.is_none() || self.burst.lasts(now)),
             is_declared: self.is_declared,
@@ -443,12 +439,14 @@ impl RateEstimate {
         self.rate_bps?;
         let forget = (!self.is_as_declared()).then_some(self.confirmed_at + self.lifetime());
         let others = [forget, self.search_until(), self.silence_until(), self.trial.poll_timeout()];
-        [self.probe_until, self.gain_until].into_iter().chain(others).flatten().min()
+        let train = self.sounding.and_then(|sounding| sounding.poll_timeout());
+        [self.probe_until, self.gain_until, train].into_iter().chain(others).flatten().min()
     }
 
     /// Time has come.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.follow_train(now);
+        self.end_train(now);
         self.look_for_silence(now);
         if self.probe_until.is_some_and(|at| at <= now) {
             self.probe_until = None;
@@ -492,23 +490,6 @@ impl RateEstimate {
         total
     }
 
-    /// Nothing has been told for a while.
-    fn look_at_search(&mut self, now: Instant) {
-        let others_then = self.uncounted.total_by(self.told_at, now).unwrap_or(0);
-        if self.uncounted.total_bytes().saturating_sub(others_then) < u64::from(SEARCH_BYTES) {
-            self.told_at = now;
-            return;
-        }
-        self.searched = self.rate_bps.map(|rate| (now, rate));
-        (self.rate_bps, self.searching) = (None, false);
-    }
-
-    /// When it is looked at next whether a search is over.
-    fn search_until(&self) -> Option<Instant> {
-        let silence = (self.round() * SEARCH_ROUNDS).max(SEARCH_SILENCE_MIN);
-        self.searching.then_some(self.told_at + silence)
-    }
-
     fn round(&self) -> Duration {
         self.rtt.unwrap_or(RTT_DEFAULT)
     }
@@ -533,23 +514,17 @@ impl RateEstimate {
         let Some(old) = self.rate_bps else {
             if sample.saturated {
                 self.found_by_burst(now, rate, sample);
-            } else if self.gathers(now, sample.bytes) >= SEARCH_BYTES {
-                self.confirmed_at = now;
-                // So much has been carried before.
-                let before = self.searched.filter(|(at, _)| now.since(*at) < LIFETIME);
-                self.rate_bps = Some(before.map_or(rate, |(_, before)| before.max(rate)));
-                (self.searching, self.told_at) = (true, now);
+            } else {
+                self.begin_search(now, sample, rate);
             }
             return;
         };
-        if self.burst_goes_on(now, sample) || self.phase_goes_on(now, sample, rate) {
+        if self.sound(now, sample) || self.burst_goes_on(now, sample) || self.phase_goes_on(now, sample, rate)
+        {
             return;
         }
         if self.searching {
             self.told_at = now;
-            if self.may_be_chance(sample) {
-                return;
-            }
             if sample.saturated {
                 self.found_by_burst(now, rate, sample);
             } else if rate > old {
@@ -612,20 +587,12 @@ impl RateEstimate {
         before
     }
 
-    /// Bytes that the samples of the last round trip tell of, this one included.
-    fn gathers(&mut self, now: Instant, bytes: u32) -> u32 {
-        let (since, before) = self.gathered;
-        let goes_on = before > 0 && now.since(since) <= self.round();
-        self.gathered = if goes_on { (since, before.saturating_add(bytes)) } else { (now, bytes) };
-        self.gathered.1
-    }
-
     /// The link was full for the first time.
     fn found(&mut self, now: Instant, rate_bps: u64) {
         self.confirmed_at = now;
         self.rate_bps = Some(rate_bps);
         self.full_bps = rate_bps;
-        self.searching = false;
+        (self.searching, self.sounding) = (false, None);
         self.recent.clear();
         self.gain = 100;
         self.probe_gain = PROBE_GAIN;

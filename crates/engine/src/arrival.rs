@@ -3,14 +3,13 @@
 use arrayvec::ArrayVec;
 use farlink_wire::{Duration, Ecn, FarlinkOption, PacketBuf, SackBlock, SeqNum, TcpSegment, edit};
 
-use crate::ack_policy::AckPolicy;
 use crate::cx::Cx;
 use crate::event::Event;
 use crate::evidence::AckKind;
 use crate::explicit::tell_trust;
 use crate::fate::Fate;
 use crate::leg::Leg;
-use crate::net::{IfaceId, Way};
+use crate::net::Way;
 use crate::overtaken::{covered, tell_of_link};
 use crate::peer::{Arrived, Message, TOLD_WINDOW_MAX};
 use crate::queue_drop::Held;
@@ -530,9 +529,8 @@ impl Split<'_> {
         let (policy, limit) = (self.policy_for(cx, from, s), self.held_limit(cx, from));
         let grain = self.grain(cx, from, limit, s.payload_len as u32);
         let via = self.legs.get(from).via;
-        let over = cx.links.at(via).filter(|_| self.legs.get(from).peer.is_speaking());
-        let arrived = over.map(|link| link.arrival(cx.now));
-        let report_due = is_report_due(cx, via, policy, self.relays.get(from).buffer.has_early());
+        let speaks = self.legs.get(from).peer.is_speaking();
+        let come = cx.links.come(cx.now, via, (policy, speaks, self.relays.get(from).buffer.has_early()));
         let shows_first = self.shows_before_acking(from);
         let Leg { window_scale: shift, out, .. } = *self.legs.get(from.other());
         let dropped = self.drop_first(cx, from, s);
@@ -585,9 +583,9 @@ impl Split<'_> {
         let bulk = what.advanced_bytes > RAISE_FROM_BYTES || what.early_bytes > 0;
         relay.rx.raise_first = shows_first && bulk && relay.may_raise(limit, shift);
         relay.rx.note_segment(segment_bytes);
-        relay.rx.arrived = arrived;
+        relay.rx.note_come(&come, bulk && !relay.buffer.has_early());
         relay.rx.on_payload(cx.now, seq, len, what, early, policy);
-        relay.rx.hasten(cx.now, s.flags.fin(), report_due && bulk, policy);
+        relay.rx.hasten(cx.now, s.flags.fin(), come.is_due && bulk, policy);
         self.notify(cx, from);
         Fate::Taken
     }
@@ -678,13 +676,6 @@ impl Split<'_> {
 fn segment_bytes(packet: &PacketBuf, payload_bytes: u32) -> u32 {
     let gso_size = packet.offload.is_super_segment().then_some(packet.offload.gso_size);
     gso_size.map_or(payload_bytes, |g| u32::from(g).min(payload_bytes))
-}
-
-/// What has come in over a link is to be told at once. The rate of the link shows in the time
-/// between two reports: where there was none of late, this is the first, and a few follow it early.
-fn is_report_due(cx: &Cx<'_>, via: IfaceId, policy: AckPolicy, has_gap: bool) -> bool {
-    let (AckPolicy::Gateway(interval) | AckPolicy::Beginning(interval)) = policy else { return false };
-    cx.links.at(via).is_some_and(|l| l.is_report_due(cx.now, interval * 2, (interval, has_gap)))
 }
 
 impl crate::relay::Relay {

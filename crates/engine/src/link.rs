@@ -8,6 +8,7 @@ mod change;
 mod chosen;
 mod clients;
 mod clock;
+mod clumps;
 mod copies;
 mod dated;
 mod doubts;
@@ -18,6 +19,7 @@ mod meter;
 mod packet_time;
 mod pairs;
 mod recognised;
+mod reports;
 mod returns;
 mod round_trip;
 mod shares;
@@ -29,12 +31,12 @@ mod way_back;
 
 use core::net::IpAddr;
 
-use farlink_wire::{Duration, Instant, PacketBuf, TcpSegment};
+use farlink_wire::{Duration, Instant};
 
 use crate::asked::Goes;
 use crate::config::{self, Action, Config, Copies, Explicit, InitialWindow, LinkAction, Oversize};
 use crate::net::{IfaceId, LinkId, Way};
-use crate::peer::{Arrived, Capability, Hello, Identity};
+use crate::peer::{Capability, Hello, Identity};
 use crate::spent::Spent;
 
 pub(crate) use answers::Acknowledged;
@@ -48,6 +50,7 @@ pub use dated::Dated;
 pub use far_end::LinkReport;
 pub use packet_time::{PacketTime, covered};
 pub use pairs::{PairId, PairShare};
+pub use reports::Come;
 pub use returns::Returns;
 pub(crate) use round_trip::WAITS_MIN;
 pub use shares::{Asking, Crowd, Entry, Held};
@@ -72,8 +75,6 @@ use way_back::WayIn;
 /// A link delivers while it has told of something within its round trip, or within this where that
 /// is shorter: a gateway acknowledges about twelve times a second where little comes in.
 const DELIVERS_MIN: Duration = Duration::from_millis(250);
-/// Below this rate a report costs something, bits per second.
-const SLOW_BPS: u64 = 100_000;
 /// Reports kept until they are asked for.
 const REPORTS_MAX: usize = 64;
 
@@ -516,46 +517,6 @@ impl Link {
         self.unfair_window_bytes
     }
 
-    /// A TCP packet came in.
-    pub(crate) fn count(&mut self, now: Instant, s: &TcpSegment, packet: &PacketBuf) {
-        self.meter.count(now, s, packet);
-    }
-
-    /// What a segment that has just come in leaves to be told.
-    #[must_use]
-    pub fn arrival(&self, now: Instant) -> Arrived {
-        self.meter.arrival(now)
-    }
-
-    /// The gateway at the far end is to be told what has come in: nothing has been told for
-    /// `interval`; or for a small part of `told_delay`, and this is one of the few early ones.
-    /// `has_gap`: something is missing before the newest that has come.
-    #[must_use]
-    pub fn is_report_due(
-        &self,
-        now: Instant,
-        interval: Duration,
-        (told_delay, has_gap): (Duration, bool),
-    ) -> bool {
-        if self.meter.has_waited_here(now) {
-            return false;
-        }
-        // Where the rate is said here, it will be at the other end.
-        self.meter.is_due(now, interval, !self.is_rate_declared() || !self.is_slow())
-            || (!self.is_rate_declared() && self.meter.is_due_early(now, told_delay, has_gap))
-    }
-
-    /// A report takes a noticeable part of what it carries, one way or the other.
-    fn is_slow(&self) -> bool {
-        let rates = [self.rate_in_force_bps(), self.rate_in_bps()];
-        rates.into_iter().flatten().any(|bps| bps < SLOW_BPS)
-    }
-
-    /// It has been told.
-    pub(crate) fn note_reported(&mut self, now: Instant) {
-        self.meter.told(now, self.patience());
-    }
-
     /// A gateway has been heard at the far end.
     pub(crate) fn meet(&mut self, hello: Hello, host: IpAddr) {
         self.far_end.meet(hello, host);
@@ -636,14 +597,14 @@ impl Link {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::config::Interface;
 
-    const SAT: IfaceId = IfaceId(3);
+    pub(super) const SAT: IfaceId = IfaceId(3);
     const LAN: IfaceId = IfaceId(4);
 
-    fn links(rate_bps: Option<u64>) -> Links {
+    pub(super) fn links(rate_bps: Option<u64>) -> Links {
         let interface =
             |id, link| Interface { id, name: String::new(), domain: 0, addresses: Vec::new(), link };
         let sat = config::Link { rate_bps, ..config::Link::default() };
@@ -683,18 +644,5 @@ mod tests {
         links.tell(now, sat, Witness::Kernel, true);
         links.come_back(now, sat);
         assert!(!links.is_any_away());
-    }
-
-    #[test]
-    fn who_says_the_rate_needs_no_early_reports() {
-        let (at, ms) = (Instant::from_millis, Duration::from_millis);
-        let is_early = |rate_bps| {
-            let mut links = links(rate_bps);
-            let link = links.at_mut(SAT).unwrap();
-            link.note_reported(at(1_000));
-            link.meter.receive(at(1_010), 12_000);
-            link.is_report_due(at(1_020), ms(250), (ms(20), false))
-        };
-        assert!(is_early(None) && !is_early(Some(8_000_000)));
     }
 }

@@ -6,6 +6,7 @@ use farlink_wire::{Duration, Instant, Pool, SackBlock, SeqNum};
 
 use crate::ack_policy::{AckPolicy, Came, News, Owed};
 use crate::buffer::{Inserted, SeqBuffer};
+use crate::link::Come;
 use crate::marks::Marks;
 use crate::peer::{Arrived, Introduction};
 use crate::reopened::Reopened;
@@ -113,7 +114,11 @@ pub struct Receiver {
     /// The window has opened for a gateway that stood before it.
     reopened: Reopened,
     /// The newest segment, as it counts for the link that it came over; told once.
-    pub arrived: Option<Arrived>,
+    arrived: Option<Arrived>,
+    /// The first of a clump, which is told before that.
+    clump: Option<Arrived>,
+    /// It has been told, and the newest has not.
+    clump_told: bool,
     /// Acknowledgements since the last report of the link.
     acks_since_report: u8,
     unacked_bytes: u32,
@@ -155,6 +160,8 @@ impl Receiver {
             raise_first: false,
             early_untold: false,
             arrived: None,
+            clump: None,
+            clump_told: false,
             acks_since_report: 0,
             unacked_bytes: 0,
             segment_bytes: 536,
@@ -511,9 +518,33 @@ impl Receiver {
         self.twice_untold = self.twice_untold.saturating_sub(1);
     }
 
-    /// The link's report has been told.
-    pub fn note_reported(&mut self) {
-        (self.arrived, self.acks_since_report) = (None, 0);
+    /// A segment has come over a link. `bulk`: it is much, and nothing is missing before it.
+    pub fn note_come(&mut self, come: &Come, bulk: bool) {
+        self.arrived = come.arrived;
+        if !bulk {
+            self.clump = None;
+        } else if come.is_due && !self.clump_told {
+            self.clump = self.clump.or(come.clump);
+        }
+    }
+
+    /// What is to be told next of the link, if a report is due, or the rest of a clump.
+    #[must_use]
+    pub fn to_report(&self, due: bool) -> Option<Arrived> {
+        self.clump.or(self.arrived).filter(|_| due || self.clump_told)
+    }
+
+    /// The link's report has been told. Returns whether it was of a clump.
+    pub fn note_reported(&mut self) -> bool {
+        self.acks_since_report = 0;
+        let (first, was_told) = (self.clump.take(), self.clump_told);
+        self.clump_told = first.is_some() && first != self.arrived;
+        if self.clump_told {
+            self.owe_now();
+        } else {
+            self.arrived = None;
+        }
+        first.is_some() || was_told
     }
 
     /// Acknowledgements since the last report of the link.

@@ -374,7 +374,7 @@ impl Split<'_> {
         let said = self.says_explicitly(cx, to, plan);
         // What is held above a gap finds no room beside both.
         let crowded = inbound.buffer.has_early() && said.sum.is_some();
-        let arrived = inbound.rx.arrived.filter(|_| due && !crowded);
+        let arrived = over.and_then(|_| inbound.rx.to_report(due)).filter(|_| !crowded);
         Some(Word {
             ack,
             window,
@@ -429,9 +429,9 @@ impl Split<'_> {
         }
         let shims = message.and_then(|m| m.shims);
         if message.is_some_and(|m| m.arrived.is_some()) {
-            rx.note_reported();
+            let of_clump = rx.note_reported();
             if let Some(link) = cx.links.at_mut(dst.via) {
-                link.note_reported(cx.now);
+                link.note_reported(cx.now, of_clump);
             }
         }
         let advert = message.and_then(|m| m.link).zip(dst.peer.hello());

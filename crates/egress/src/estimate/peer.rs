@@ -74,6 +74,8 @@ pub(super) struct Terms {
     pub(super) is_slowed: bool,
     /// A rate is taken over so long at least.
     pub(super) took_min: Duration,
+    /// A burst that takes less shows nothing.
+    pub(super) chance: Duration,
     pub(super) sent: Option<Sent>,
     pub(super) now: Instant,
     pub(super) rtt: Duration,
@@ -141,6 +143,8 @@ pub(super) struct Sample {
     pub(super) is_overtaken: bool,
     /// The most that the link can carry by that, bits per second.
     pub(super) most_bps: u64,
+    /// What left between the two, bytes, and for how long; `None`: not known.
+    pub(super) left: Option<(u64, Duration)>,
     /// How long the last byte waited before the link, beyond the spread of its delay.
     pub(super) waited: Duration,
     pub(super) spread: Duration,
@@ -158,6 +162,26 @@ impl Sample {
     /// The same with another rate, bits per second.
     pub(super) fn with_rate(self, rate_bps: u64) -> Self {
         Self { rate_bps, ..self }
+    }
+
+    /// More than a quarter of what it tells of has not arrived.
+    pub(super) fn lost_many(&self) -> bool {
+        self.left.is_some_and(|(bytes, _)| u64::from(self.bytes) < bytes / 4 * 3)
+    }
+
+    /// When the packet left from which on it tells.
+    pub(super) fn begins_at(&self) -> Instant {
+        self.left.map_or(self.sent_at, |(_, time)| self.sent_at - time)
+    }
+
+    /// The part of these bytes that has arrived, if no more was lost of them than of what it tells
+    /// of.
+    pub(super) fn arrived_of(&self, bytes: u64) -> u64 {
+        let left_bytes = self.left.map_or(0, |(left_bytes, _)| left_bytes);
+        if left_bytes <= u64::from(self.bytes) {
+            return bytes;
+        }
+        u64::try_from(u128::from(bytes) * u128::from(self.bytes) / u128::from(left_bytes)).unwrap_or(bytes)
     }
 }
 
@@ -230,6 +254,19 @@ impl Peer {
         Duration::from_micros(if waited_us > i32::MAX as u32 { 0 } else { u64::from(waited_us) })
     }
 
+    /// How far the packets of a burst have come.
+    pub(super) fn train(&self) -> &Train {
+        &self.train
+    }
+
+    /// It tells of the first packet of a clump, and its acknowledgement covers all of it.
+    fn begins_clump(&self, report: &Report) -> bool {
+        let ((origin, bytes, missing), (origin_before, bytes_before)) = (report.place, self.place);
+        let goes_on = missing == 0 && origin == origin_before && bytes_before > 0;
+        let came = report.received_bytes.wrapping_sub(self.newest.received_bytes);
+        goes_on && came < bytes.saturating_sub(bytes_before)
+    }
+
     /// Nothing has come that is newer than what the last report told of, and yet something has:
     /// what was overtaken, or left again. Nobody knows when that left.
     fn stands_still(&mut self, report: &Report) -> bool {
@@ -245,7 +282,7 @@ impl Peer {
         if let Some(shown) = self.train.hear(report, sent_at).filter(|_| terms.is_new) {
             return Some(self.overtaken(shown, report, (sent_at, waited), terms));
         }
-        if self.stands_still(report) {
+        if self.begins_clump(report) || self.stands_still(report) {
             return None;
         }
         let took_us = report.arrived_us.wrapping_sub(self.last.arrived_us);
@@ -265,7 +302,7 @@ impl Peer {
         let sending = sent_at.since(self.last.sent_at);
         let grown = took.saturating_sub(sending);
         // A burst that was drawn apart tells at once; what was sent smoothly, over some time only.
-        let burst = grown > took / 2 && !self.is_host;
+        let burst = grown > took / 2 && !self.is_host && took >= terms.chance;
         let too_short = !strong_only && took < SAMPLE_TIME_MIN;
         if bytes < SAMPLE_BYTES_MIN || too_short || !(burst || took >= took_min) {
             // A link that has been idle meanwhile would seem to be slow; one that has not is slow.
@@ -297,6 +334,7 @@ impl Peer {
             is_burst: burst,
             is_overtaken: false,
             most_bps: rate_bps,
+            left: all_bytes.map(|bytes| (bytes, sending)),
             waited,
             spread,
             sent_at,
@@ -347,6 +385,7 @@ impl Peer {
             is_burst: true,
             is_overtaken: true,
             most_bps: shown.most_bps,
+            left: None,
             waited: Duration::ZERO,
             spread: self.spread.now(terms.now),
             sent_at,

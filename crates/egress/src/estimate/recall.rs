@@ -22,7 +22,7 @@ impl RateEstimate {
         (self.rate_bps, self.full_bps) = (Some(rate), rate);
         self.rtt = self.rtt.or(Some(rtt));
         (self.confirmed_at, self.recalled_at, self.told_at) = (now, Some(now), now);
-        (self.changed_at, self.searching) = (now, false);
+        (self.changed_at, self.searching, self.sounding) = (now, false, None);
         (self.gain, self.gain_until, self.probe_gain) = (100, None, PROBE_GAIN);
         // The link may carry more by now: the first report that finds nothing waiting tries.
         (self.probe_until, self.next_probe_at) = (None, now);

@@ -60,6 +60,11 @@ impl Spread {
         self.both.after(now, HALF_LIFE)
     }
 
+    /// It varies by so much, as has been seen otherwise.
+    pub(super) fn seed(&mut self, now: Instant, varies: Duration) {
+        self.both.note(now, varies, HALF_LIFE);
+    }
+
     /// A packet waited so long, where a queue would explain no less than `least` and no more than
     /// `most`.
     pub(super) fn note(

@@ -49,7 +49,24 @@ pub(super) struct Shown {
     pub(super) took: Duration,
 }
 
+/// What the parts of a burst show that keeps its order.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Parts {
+    pub(super) bytes: u32,
+    pub(super) took: Duration,
+    /// By how much more slowly the rest came than the whole, without its largest clump, percent.
+    pub(super) uneven_percent: u64,
+    pub(super) fastest_bps: u64,
+}
+
 impl Point {
+    /// It comes after one that arrived then, by when so much had been received.
+    fn is_before(&self, arrived_us: u32, received_bytes: u32) -> bool {
+        let later_us = arrived_us.wrapping_sub(self.arrived_us) as i32;
+        let more = received_bytes.wrapping_sub(self.received_bytes) as i32;
+        later_us > 0 || (later_us == 0 && more > 0)
+    }
+
     /// Bytes that the link has carried from the one to the other, and how long that took; `None`:
     /// they did not leave as in a burst.
     fn since(&self, first: &Self) -> Option<(u32, Duration)> {
@@ -71,7 +88,7 @@ impl Train {
         }
         let (arrived_us, received_bytes) = (report.arrived_us, report.received_bytes);
         let point = Point { arrived_us, place, sent_at, received_bytes, missing_bytes };
-        let at = self.points.partition_point(|p| arrived_us.wrapping_sub(p.arrived_us) as i32 > 0);
+        let at = self.points.partition_point(|p| p.is_before(arrived_us, received_bytes));
         let first = self.points.first().copied().unwrap_or(point);
         let goes_on = if at == 0 { first.since(&point) } else { point.since(&first) };
         if origin != self.origin || goes_on.is_none() {
@@ -83,6 +100,42 @@ impl Train {
             self.points.insert(at, point);
         }
         self.shown()
+    }
+
+    /// One report has been made of it, and no other.
+    pub(super) fn has_just_begun(&self) -> bool {
+        self.points.len() == 1
+    }
+
+    /// What its parts show, if it keeps its order.
+    pub(super) fn parts(&self) -> Option<Parts> {
+        let (first, last) = (self.points.first()?, self.points.last()?);
+        if self.points.iter().any(|p| p.missing_bytes > 0) {
+            return None;
+        }
+        let between = |a: &Point, b: &Point| {
+            let took_us = b.arrived_us.wrapping_sub(a.arrived_us).max(1);
+            (b.received_bytes.wrapping_sub(a.received_bytes), Duration::from_micros(u64::from(took_us)))
+        };
+        let each = self.points.iter().zip(self.points.iter().skip(1)).map(|(a, b)| between(a, b));
+        let (bytes, took) = between(first, last);
+        if self.points.iter().any(|p| p.received_bytes.wrapping_sub(first.received_bytes) > bytes) {
+            return None;
+        }
+        // Others sent, too.
+        if bytes > last.place.saturating_sub(first.place).saturating_add(first.place.min(bytes)) / 8 * 9 {
+            return None;
+        }
+        let all_bytes = bytes.saturating_add(first.place);
+        let rest = |(part_bytes, part_took): (u32, Duration)| {
+            let rest_bytes = u128::from(all_bytes.saturating_sub(part_bytes).max(1)) * took.as_nanos();
+            let rest_took = took.saturating_sub(part_took).as_nanos() * u128::from(all_bytes);
+            u64::try_from(rest_took * 100 / rest_bytes.max(1)).unwrap_or(u64::MAX)
+        };
+        let uneven_percent = each.clone().map(rest).max()?;
+        let several = each.filter(|(bytes, _)| *bytes >= SEVERAL_BYTES);
+        let fastest_bps = several.map(|(bytes, took)| rate_of(u64::from(bytes), took)).max()?;
+        Some(Parts { bytes, took, uneven_percent, fastest_bps })
     }
 
     fn shown(&self) -> Option<Shown> {

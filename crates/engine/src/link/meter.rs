@@ -5,6 +5,7 @@
 
 use farlink_wire::{Duration, Instant, PacketBuf, TcpSegment, WireSize};
 
+use super::clumps::Clumps;
 use crate::peer::{Arrived, Identity};
 
 /// Reports that follow the first one early, and the bytes that each of them tells of at least: a
@@ -18,6 +19,10 @@ const EARLY_PARTS: u32 = 16;
 const OVERTAKEN_REPORTS: u8 = 9;
 const OVERTAKEN_BYTES: u64 = 3_000;
 const OVERTAKEN_PARTS: u32 = 64;
+/// A clump comes after a pause of so long at least, and of this part of that time at most (one over
+/// it): a slow link makes longer ones.
+const PAUSE_MIN: Duration = Duration::from_millis(2);
+const PAUSE_MAX_PARTS: u32 = 2;
 /// A report is worth its 9 bytes once so many more have come in, a few full packets, or after so
 /// many times the interval: a slow link carries other things.
 const WORTH_BYTES: u64 = 4_000;
@@ -37,6 +42,7 @@ pub struct Meter {
     /// What comes in until then may have waited here, and not before the link.
     late_until: Instant,
     fastest: Fastest,
+    clumps: Clumps,
 }
 
 /// What is seen to come in is looked at over so long: what a queue lets go at once says nothing.
@@ -92,7 +98,9 @@ impl Meter {
     /// A TCP packet came in: as many bytes as its segments had on the link, IP headers included.
     pub fn count(&mut self, now: Instant, s: &TcpSegment, packet: &PacketBuf) {
         let payload_bytes = packet.len().saturating_sub(s.payload_offset);
-        self.receive(now, WireSize::of(s.payload_offset, payload_bytes, &packet.offload).bytes);
+        let size = WireSize::of(s.payload_offset, payload_bytes, &packet.offload);
+        self.receive(now, size.bytes);
+        self.clumps.receive(now, (s.src_port, s.dst_port), size);
     }
 
     /// So many bytes came in.
@@ -122,6 +130,15 @@ impl Meter {
         }
     }
 
+    /// The same of the first packet of a clump, if the newest begins one.
+    pub(super) fn clump(&self, now: Instant, told_delay: Duration) -> Option<Arrived> {
+        let least = PAUSE_MIN.max(told_delay / OVERTAKEN_PARTS);
+        let most = told_delay / PAUSE_MAX_PARTS;
+        let arrival = self.arrival(now);
+        let received_bytes = arrival.received_bytes.wrapping_sub(self.clumps.merged_bytes());
+        self.clumps.begin(now, least, most).then_some(Arrived { received_bytes, ..arrival })
+    }
+
     /// The loop was late since then.
     pub fn note_late(&mut self, since: Instant, now: Instant) {
         self.late_until = now + (now.since(since) / READ_PARTS).max(READ_MIN);
@@ -149,17 +166,24 @@ impl Meter {
     pub fn is_due_early(&self, now: Instant, told_delay: Duration, has_gap: bool) -> bool {
         let (left, bytes, parts) = match has_gap {
             true => (0, OVERTAKEN_BYTES, OVERTAKEN_PARTS),
+            false if self.clumps.are_seen() => (OVERTAKEN_REPORTS, EARLY_BYTES, OVERTAKEN_PARTS),
             false => (OVERTAKEN_REPORTS, EARLY_BYTES, EARLY_PARTS),
         };
         let apart = told_delay / parts;
         let enough = self.received_bytes.wrapping_sub(self.told_bytes) >= bytes;
-        self.early > left && enough && self.told_at.is_some_and(|at| now.since(at) >= apart)
+        let is_clump = !has_gap && self.clump(now, told_delay).is_some();
+        is_clump || self.early > left && enough && self.told_at.is_some_and(|at| now.since(at) >= apart)
     }
 
     /// The other gateway has been told. It is the first time after a silence where nothing was told
-    /// for `silence`.
-    pub fn told(&mut self, now: Instant, silence: Duration) {
+    /// for `silence`. `of_clump`: of a clump, which
+    /// puts off no other.
+    pub fn told(&mut self, now: Instant, silence: Duration, of_clump: bool) {
         let first = self.told_at.is_none_or(|at| now.since(at) >= silence);
+        self.clumps.note_told(first, of_clump);
+        if of_clump && !first {
+            return;
+        }
         self.early = if first { EARLY_REPORTS + OVERTAKEN_REPORTS } else { self.early.saturating_sub(1) };
         self.told_at = Some(now);
         self.told_bytes = self.received_bytes;
@@ -176,7 +200,7 @@ mod tests {
         let mut meter = Meter { received_bytes: 10_000, ..Meter::new(1.into()) };
         let silence = ms(250);
         assert!(!meter.is_due_early(at(1_000), ms(320), false), "the first is due as ever");
-        meter.told(at(1_000), silence);
+        meter.told(at(1_000), silence, false);
         let delay = ms(320);
         for n in 1..=3 {
             meter.receive(at(999 + 20 * n), 11_999);
@@ -184,19 +208,19 @@ mod tests {
             meter.receive(at(999 + 20 * n), 1);
             assert!(meter.is_due_early(at(1_000 + 20 * n), delay, false));
             assert!(!meter.is_due_early(at(999 + 20 * n), delay, false), "too soon");
-            meter.told(at(1_000 + 20 * n), silence);
+            meter.told(at(1_000 + 20 * n), silence, false);
         }
         meter.receive(at(1_100), 50_000);
         assert!(!meter.is_due_early(at(1_100), delay, false), "enough of them");
         assert!(meter.is_due_early(at(1_100), delay, true), "some are overtaken");
         for n in 1..=9 {
             assert!(meter.is_due_early(at(1_100 + 5 * n), delay, true));
-            meter.told(at(1_100 + 5 * n), silence);
+            meter.told(at(1_100 + 5 * n), silence, false);
             assert!(!meter.is_due_early(at(1_110 + 5 * n), delay, true), "too little");
             meter.receive(at(1_100 + 5 * n), 3_000);
         }
         assert!(!meter.is_due_early(at(1_200), delay, true), "enough of them");
-        meter.told(at(2_000), silence);
+        meter.told(at(2_000), silence, false);
         meter.receive(at(2_010), 12_000);
         assert!(meter.is_due_early(at(2_020), delay, false), "after a silence");
     }
@@ -207,7 +231,7 @@ mod tests {
         let mut meter = Meter::new(1.into());
         assert!(meter.is_due(at(1_000), ms(100), false), "the first");
         meter.receive(at(1_000), 1_500);
-        meter.told(at(1_000), ms(250));
+        meter.told(at(1_000), ms(250), false);
         meter.receive(at(2_000), 1_500);
         meter.receive(at(3_000), 1_500);
         assert!(!meter.is_due(at(3_000), ms(100), false), "little has come in");
