@@ -11,6 +11,7 @@ use anyhow::{Context, Result};
 use farlink_linux::divert::Method;
 use farlink_linux::driver::{By, Driver, DriverConfig, End, OwnPackets, Pulse};
 use farlink_linux::event_loop::Signals;
+use farlink_linux::memory::Memory;
 use farlink_linux::{caps, watchdog};
 use sd_notify::NotifyState;
 use serde_json::Value;
@@ -93,7 +94,7 @@ fn configured(args: &RunArgs) -> Result<Settings> {
             config::DEFAULT_FILE
         );
     }
-    config::load(file.as_deref(), &quick)
+    Ok(config::load(file.as_deref(), &quick)?.on(Memory::of_this_process()))
 }
 
 /// What will be done, in one sentence.

@@ -44,6 +44,7 @@ impl RateEstimate {
 
     /// Nothing has been told for a while.
     pub(super) fn look_at_search(&mut self, now: Instant) {
+        self.sounding = None;
         let others_then = self.uncounted.total_by(self.told_at, now).unwrap_or(0);
         if self.uncounted.total_bytes().saturating_sub(others_then) < u64::from(SEARCH_BYTES) {
             self.told_at = now;

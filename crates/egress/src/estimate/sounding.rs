@@ -189,16 +189,12 @@ impl RateEstimate {
     /// All of a train has come as fast as it left, at this rate.
     fn pass(&mut self, now: Instant, train: &Sounding, carried_bps: u64) {
         let known = self.rate_bps.unwrap_or(0);
-        let rate = self.at_most(carried_bps.max(train.best_bps).max(known));
+        self.rate_bps = Some(self.at_most(carried_bps.max(train.best_bps).max(known)));
         (self.sounding, self.confirmed_at) = (None, now);
+        // Where nobody had so much to send, the search goes on.
         let was_sent = carried_bps > known / 200 * train.gain;
-        {
-            // Where nobody had so much to send, the search goes on.
-            self.rate_bps = Some(rate);
-            if was_sent {
-                let burst = (train.burst_sent_at, train.burst_until);
-                self.send_train(now, burst, (train.varies, GAIN_AGAIN));
-            }
+        if was_sent {
+            self.send_train(now, (train.burst_sent_at, train.burst_until), (train.varies, GAIN_AGAIN));
         }
     }
 }

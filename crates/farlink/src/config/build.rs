@@ -45,6 +45,8 @@ pub struct Settings {
     pub metrics_address: Option<SocketAddr>,
     /// A line for each connection, if wanted.
     pub connection_log: Option<ConnectionLogConfig>,
+    /// The file says how large the buffer pool is.
+    pub(super) is_pool_said: bool,
 }
 
 /// How often links may be said to have another delay and another rate.
@@ -133,6 +135,7 @@ pub fn build(file: &File, source: Source<'_>, quick: &Quick) -> Result<Settings,
     let socket = quick.socket.clone().or_else(|| file.admin.socket.clone());
     let socket = socket.unwrap_or_else(|| PathBuf::from(super::DEFAULT_SOCKET));
     Ok(Settings {
+        is_pool_said: file.limits.pool_bytes.is_some(),
         queue_packets: file.divert.queue_packets.map_or(DEFAULT_QUEUE_PACKETS, |n| n.0 as u32),
         // Beside the socket, so that several gateways on one machine do not share it.
         journal: file.divert.journal.clone().unwrap_or_else(|| socket.with_extension("journal")),

@@ -9,6 +9,7 @@ mod error;
 mod everything;
 mod file;
 mod interfaces;
+mod machine;
 mod units;
 mod values;
 
