@@ -7,11 +7,12 @@
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 use anyhow::Context;
+use portable_atomic::AtomicU64;
 use tracing_subscriber::fmt::MakeWriter;
 
 /// Lines that may wait for the thread.

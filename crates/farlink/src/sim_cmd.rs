@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
@@ -15,6 +15,7 @@ use farlink_sim::hostile::{blind, run::run_alone};
 use farlink_sim::plan::Mode;
 use farlink_sim::runner::{describe_seed, run_seeds, trace_seed};
 use farlink_sim::trace::Trace;
+use portable_atomic::AtomicU64;
 
 use crate::out::{out, outln};
 use crate::scenario_args::ScenarioArgs;

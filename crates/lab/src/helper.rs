@@ -3,9 +3,9 @@
 
 use std::fmt::Write;
 use std::net::IpAddr;
-use std::sync::atomic::AtomicU64;
 
 use anyhow::{Result, bail};
+use portable_atomic::AtomicU64;
 use serde_json::json;
 
 use crate::build::Lab;

@@ -8,6 +8,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use farlink_wire::Instant;
 use rustix::event::epoll;
 use rustix::io::Errno;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
 
 use crate::clock;
 use crate::error::{Context, Error, Result};
@@ -17,6 +20,7 @@ const EVENTS_MAX: usize = 64;
 /// Above this, a wait is split: the kernel allows itself to be late by 0.1 % of a wait
 /// (select_estimate_accuracy), so the last hundredth is waited for separately.
 const SPLIT_ABOVE_NS: u64 = 2_000_000;
+const NS_PER_S: u64 = 1_000_000_000;
 
 /// The calling thread's timers fire when they are due, not up to 50 us later (PR_SET_TIMERSLACK).
 pub fn precise_timers() {
@@ -52,10 +56,18 @@ struct KernelTimespec {
     tv_nsec: i64,
 }
 
+/// What the kernel fills in.
+type Events = [MaybeUninit<libc::epoll_event>; EVENTS_MAX];
+
+/// The token of the timer. Descriptors have others.
+const TIMER: u64 = u64::MAX;
+
 /// An epoll instance.
 #[derive(Debug)]
 pub struct Poller {
     epoll: OwnedFd,
+    /// Where the kernel has no epoll_pwait2 (before Linux 5.11): epoll_wait counts milliseconds.
+    timer: Option<OwnedFd>,
     ready: Vec<Ready>,
 }
 
@@ -64,7 +76,7 @@ impl Poller {
     pub fn new() -> Result<Self> {
         precise_timers();
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).context(|| "creating an epoll".to_owned())?;
-        Ok(Self { epoll, ready: Vec::new() })
+        Ok(Self { epoll, timer: None, ready: Vec::new() })
     }
 
     /// Waits for this descriptor from now on (level-triggered).
@@ -108,38 +120,26 @@ impl Poller {
     }
 
     fn wait_once(&mut self, timeout_ns: Option<u64>) -> Result<()> {
-        let mut events = [const { MaybeUninit::<libc::epoll_event>::uninit() }; EVENTS_MAX];
-        let timeout = timeout_ns.map(|ns| KernelTimespec {
-            tv_sec: (ns / 1_000_000_000).cast_signed(),
-            tv_nsec: (ns % 1_000_000_000).cast_signed(),
-        });
-        let pointer = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-        // SAFETY: epoll_pwait2 writes at most EVENTS_MAX events and reads the time, both alive
-        // through the call.
-        let n = unsafe {
-            libc::syscall(
-                libc::SYS_epoll_pwait2,
-                self.epoll.as_raw_fd(),
-                events.as_mut_ptr(),
-                EVENTS_MAX as libc::c_int,
-                pointer,
-                std::ptr::null::<libc::sigset_t>(),
-                0usize,
-            )
+        let mut events: Events = [const { MaybeUninit::uninit() }; EVENTS_MAX];
+        let mut waited = match &self.timer {
+            Some(timer) => wait_with_timer(&self.epoll, timer, &mut events, timeout_ns),
+            None => wait_precisely(&self.epoll, &mut events, timeout_ns),
         };
-        let Ok(n) = usize::try_from(n) else {
-            let error = io::Error::last_os_error();
-            return match error.raw_os_error() {
-                Some(libc::EINTR) => Ok(()),
-                Some(libc::ENOSYS) => {
-                    Err(Error::os("waiting (epoll_pwait2: Linux 5.11 or newer is needed)", error))
-                }
-                _ => Err(Error::os("waiting", error)),
-            };
+        if self.timer.is_none() && waited == Err(Errno::NOSYS) {
+            let timer = self.timer.insert(timer_in(&self.epoll)?);
+            waited = wait_with_timer(&self.epoll, timer, &mut events, timeout_ns);
+        }
+        let n = match waited {
+            Ok(n) => n,
+            Err(Errno::INTR) => return Ok(()),
+            Err(error) => return Err(error).context(|| "waiting".to_owned()),
         };
         for event in events.iter().take(n) {
             // SAFETY: the kernel has filled in the first n.
             let event = unsafe { event.assume_init_read() };
+            if event.u64 == TIMER {
+                continue;
+            }
             let bits = event.events;
             let any = |mask: i32| bits & mask.cast_unsigned() != 0;
             self.ready.push(Ready {
@@ -150,6 +150,67 @@ impl Poller {
         }
         Ok(())
     }
+}
+
+/// Waits for as long, to the nanosecond. Returns how many events there are.
+fn wait_precisely(
+    epoll: &OwnedFd,
+    events: &mut Events,
+    timeout_ns: Option<u64>,
+) -> rustix::io::Result<usize> {
+    let timeout = timeout_ns.map(|ns| KernelTimespec {
+        tv_sec: (ns / NS_PER_S).cast_signed(),
+        tv_nsec: (ns % NS_PER_S).cast_signed(),
+    });
+    let pointer = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: epoll_pwait2 writes at most EVENTS_MAX events and reads the time, both alive through
+    // the call.
+    let n = unsafe {
+        libc::syscall(
+            libc::SYS_epoll_pwait2,
+            epoll.as_raw_fd(),
+            events.as_mut_ptr(),
+            EVENTS_MAX as libc::c_int,
+            pointer,
+            std::ptr::null::<libc::sigset_t>(),
+            0usize,
+        )
+    };
+    usize::try_from(n).map_err(|_| last_error())
+}
+
+/// The same by a timer that is one of the descriptors.
+fn wait_with_timer(
+    epoll: &OwnedFd,
+    timer: &OwnedFd,
+    events: &mut Events,
+    timeout_ns: Option<u64>,
+) -> rustix::io::Result<usize> {
+    // All zero disarms it.
+    let ns = timeout_ns.unwrap_or(0);
+    let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let value =
+        Timespec { tv_sec: (ns / NS_PER_S).cast_signed(), tv_nsec: (ns % NS_PER_S).cast_signed() as _ };
+    timerfd_settime(timer, TimerfdTimerFlags::empty(), &Itimerspec { it_interval: zero, it_value: value })?;
+    let timeout_ms = if timeout_ns == Some(0) { 0 } else { -1 };
+    // SAFETY: epoll_wait writes at most EVENTS_MAX events, which are alive through the call.
+    let n = unsafe {
+        libc::epoll_wait(epoll.as_raw_fd(), events.as_mut_ptr().cast(), EVENTS_MAX as libc::c_int, timeout_ms)
+    };
+    usize::try_from(n).map_err(|_| last_error())
+}
+
+/// A timer among the descriptors of the epoll instance.
+fn timer_in(epoll: &OwnedFd) -> Result<OwnedFd> {
+    let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+    let timer = timerfd_create(TimerfdClockId::Monotonic, flags).context(|| "making a timer".to_owned())?;
+    epoll::add(epoll, &timer, epoll::EventData::new_u64(TIMER), epoll::EventFlags::IN)
+        .context(|| "adding a timer to an epoll".to_owned())?;
+    Ok(timer)
+}
+
+fn last_error() -> Errno {
+    Errno::from_raw_os_error(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
 }
 
 fn flags(interest: Interest) -> epoll::EventFlags {
@@ -246,9 +307,7 @@ mod tests {
     use super::*;
     use farlink_wire::Duration;
 
-    #[test]
-    fn a_deadline_is_never_early_and_a_waker_wakes() {
-        let mut poller = Poller::new().unwrap();
+    fn waits(mut poller: Poller) {
         let waker = Waker::new().unwrap();
         poller.add(&waker, 7, Interest::Read).unwrap();
         for ms in [0u64, 1, 5] {
@@ -262,5 +321,23 @@ mod tests {
         assert_eq!(ready, [Ready { token: 7, readable: true, writable: false }]);
         waker.clear();
         assert_eq!(poller.wait(Some(Instant::ZERO)).unwrap(), &[]);
+        // A deadline of before is over.
+        waker.wake();
+        let deadline = clock::now() + Duration::from_millis(50);
+        assert_eq!(poller.wait(Some(deadline)).unwrap().len(), 1);
+        waker.clear();
+        assert_eq!(poller.wait(Some(clock::now() + Duration::from_millis(2))).unwrap(), &[]);
+    }
+
+    #[test]
+    fn a_deadline_is_never_early_and_a_waker_wakes() {
+        waits(Poller::new().unwrap());
+    }
+
+    #[test]
+    fn a_kernel_without_precise_waits_has_timers() {
+        let mut poller = Poller::new().unwrap();
+        poller.timer = Some(timer_in(&poller.epoll).unwrap());
+        waits(poller);
     }
 }

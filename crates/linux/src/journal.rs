@@ -262,7 +262,9 @@ fn take_room(file: &File, bytes: usize) -> std::io::Result<()> {
 /// Mappings whose pages may be taken away from under us.
 mod guarded {
     use std::sync::Once;
-    use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use portable_atomic::AtomicU64;
 
     use super::PAGE_BYTES;
 

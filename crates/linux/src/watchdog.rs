@@ -9,7 +9,7 @@
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -37,7 +37,7 @@ const HUNG: i32 = 70;
 /// Shared with the process outside: a counter in a page of its own.
 #[derive(Debug)]
 pub struct Heartbeat {
-    page: NonNull<AtomicU64>,
+    page: NonNull<AtomicU32>,
 }
 
 // SAFETY: the page is never unmapped, and an atomic may be used from any thread.
@@ -46,7 +46,7 @@ unsafe impl Send for Heartbeat {}
 unsafe impl Sync for Heartbeat {}
 
 impl Heartbeat {
-    fn count(&self) -> &AtomicU64 {
+    fn count(&self) -> &AtomicU32 {
         // SAFETY: the mapping is as large as a page, aligned, zeroed by the kernel, and lives as
         // long as the process.
         unsafe { self.page.as_ref() }
@@ -67,7 +67,7 @@ pub fn start_outside() -> Result<Heartbeat> {
         )
     }
     .context(|| "mapping a page for the heartbeat".to_owned())?;
-    let page = NonNull::new(page.cast::<AtomicU64>())
+    let page = NonNull::new(page.cast::<AtomicU32>())
         .ok_or_else(|| Error::Refused("the heartbeat was mapped nowhere".to_owned()))?;
     let heartbeat = Heartbeat { page };
     let parent = rustix::process::getpid();

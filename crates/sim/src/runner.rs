@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use farlink_gateway::config::FlowControl;
 use farlink_wire::{Duration, Instant};
+use portable_atomic::AtomicU64;
 
 use crate::build::build;
 use crate::hostile;

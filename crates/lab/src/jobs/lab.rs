@@ -3,12 +3,13 @@
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpStream};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use portable_atomic::AtomicU64;
 
 use super::{Client, Done, Exchange, Job, REQUEST_BYTES, Style, Task};
 use crate::limit::Clock;

@@ -1,9 +1,10 @@
 //! What gateways hold while transfers are under way, and how fast payload comes out at the far end
 //! meanwhile: scenarios with `watches_gateways`.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use portable_atomic::AtomicU64;
 use serde_json::Value;
 
 use crate::build::Lab;

@@ -5,10 +5,10 @@
 mod idle;
 
 use std::net::SocketAddr;
-use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use portable_atomic::AtomicU64;
 
 use self::idle::Idle;
 use super::session::{Allowed, PORT, Session};

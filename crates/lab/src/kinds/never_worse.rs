@@ -7,10 +7,10 @@
 mod faults;
 
 use std::process::Output;
-use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use portable_atomic::AtomicU64;
 
 use self::faults::Fault;
 use super::session::PORT;

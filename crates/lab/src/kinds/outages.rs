@@ -1,11 +1,12 @@
 //! Outages of a laboratory's links: nothing gets through, and gateways are told of it or not.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use farlink_channel::{Channel, ChannelConfig};
+use portable_atomic::AtomicU64;
 use serde_json::json;
 
 use super::carried;

@@ -12,12 +12,13 @@ mod quic;
 mod tunnel;
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use portable_atomic::AtomicU64;
 
 use self::ping::Pinger;
 use self::queue::Queue;

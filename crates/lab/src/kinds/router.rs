@@ -14,10 +14,10 @@ mod private;
 mod site;
 
 use std::process::Output;
-use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use portable_atomic::AtomicU64;
 
 use self::counts::Seen;
 use self::site::{BEYOND, Machine, NODE, Site, Way};

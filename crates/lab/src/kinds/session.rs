@@ -1,10 +1,10 @@
 //! A laboratory with its captures and its server: what nearly every kind begins and ends with.
 
 use std::net::SocketAddr;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use anyhow::Result;
+use portable_atomic::AtomicU64;
 
 use super::{Run, metrics};
 use crate::build::{Lab, Life};

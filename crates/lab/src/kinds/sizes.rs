@@ -3,10 +3,10 @@
 //! download of a client, and how large the largest segment was that either host got.
 
 use std::net::IpAddr;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use portable_atomic::AtomicU64;
 
 use super::session::PORT;
 use super::{Kind, Run};

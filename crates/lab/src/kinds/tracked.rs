@@ -2,10 +2,10 @@
 //! What is beyond its window then never reaches it: the router drops it, or takes it for its own
 //! and resets the connection.
 
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use anyhow::Result;
+use portable_atomic::AtomicU64;
 
 use super::session::PORT;
 use super::{Kind, Run};

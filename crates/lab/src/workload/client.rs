@@ -2,11 +2,12 @@
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use portable_atomic::AtomicU64;
 use sha2::{Digest, Sha256};
 
 use super::content::{self, Check};

@@ -8,13 +8,14 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::{Instant as StdInstant, SystemTime};
 
 use farlink_gateway::engine_status::FlowStatus;
 use farlink_gateway::{Ends, Event, Spent};
 use farlink_wire::{Duration, Instant};
+use portable_atomic::AtomicU64;
 use serde::Serialize;
 
 use super::calendar::Utc;

@@ -3,9 +3,10 @@
 
 use std::net::IpAddr;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use farlink_wire::ip;
+use portable_atomic::AtomicU64;
 
 use crate::netlink::Family;
 

@@ -2,9 +2,11 @@
 //! take them away, to take devices away. One after the other, in the order in which it was asked.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
+
+use portable_atomic::AtomicU64;
 
 use crate::error::{Context, Result};
 

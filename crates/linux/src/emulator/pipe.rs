@@ -2,11 +2,12 @@
 
 use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver as Inbox, Sender as Outbox, TryRecvError};
 
 use farlink_channel::{Carried, Channel, ChannelConfig, DATA_BYTES_MIN, Medium, Payload, Stats};
 use farlink_wire::{Duration, Instant};
+use portable_atomic::AtomicU64;
 
 use super::wire::{ETHERNET_BYTES, Receiver, Sender, WireFaults};
 use crate::clock;

@@ -1,10 +1,10 @@
 //! What others do to a router's rules, routes and devices, twenty times while connections are
 //! split.
 
-use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use portable_atomic::AtomicU64;
 
 use super::super::Run;
 use super::super::session::PORT;

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use portable_atomic::AtomicU64;
 use serde_json::Value;
 
 use super::counts::{self, Seen, Tracked};
