@@ -4,11 +4,12 @@
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use farlink_linux::netns::Namespace;
+use portable_atomic::AtomicU64;
 
 /// Answers with some bytes and closes.
 const SHORT_PORT: u16 = 7000;
