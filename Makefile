@@ -1,11 +1,12 @@
 # The commands of the README. Each installs what is missing (as root, and says what) and works in a fresh clone.
 
-.PHONY: help demo test check bench fuzz deny manual router static deb rpm build clean
+.PHONY: help demo test check targets bench fuzz deny manual router static deb rpm build clean
 
 help:
 	@echo 'make demo     a satellite path in network namespaces, with and without Farlink (root); DEMO=custody for a link that comes and goes, DEMO=xcp for a router that says how fast, DEMO=starved for a slow return link'
 	@echo 'make test     everything that is checked before a change goes in'
 	@echo 'make check    all scenarios under all their expectations, before a release (root, an idle machine)'
+	@echo 'make targets  type-checks the program for the processors of small routers (rustup)'
 	@echo 'make bench    speed and size of the datapath (root); ARGS="--only hostile" for a part'
 	@echo 'make fuzz     ten minutes for each fuzz target'
 	@echo 'make deny     licences, sources and advisories of everything that is linked, with cargo-deny'
@@ -21,6 +22,9 @@ test:
 
 check:
 	@scripts/check.sh
+
+targets:
+	@scripts/check-targets.sh
 
 bench:
 	@scripts/bench.sh $(ARGS)

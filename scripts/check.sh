@@ -1,18 +1,18 @@
 #!/bin/bash
 # What is run before a release, beside `make test`: every scenario in the simulator under all its expectations, the list of cells that are
-# slower than the hosts alone on BBR, and a sample of every scenario in the laboratory. Root and an otherwise idle machine: the laboratory's
+# slower than the hosts alone on BBR, a sample of every scenario in the laboratory, and the processors of small routers (`make targets`). Root and an otherwise idle machine: the laboratory's
 # figures are judged, too. Results stay in target/check.
 #
 # The simulator's results do not depend on the clock, so its runs take what processor time the laboratory leaves (SCHED_IDLE).
 #
-#   scripts/check.sh [STAGE ...]      only these stages: sim bbr lab
+#   scripts/check.sh [STAGE ...]      only these stages: targets sim bbr lab
 set -uo pipefail
 cd "$(dirname "$0")/.."
 . scripts/need.sh
 need_commands || exit 1
 target=${CARGO_TARGET_DIR:-target}
 out=$target/check
-wanted=${*:-sim bbr lab}
+wanted=${*:-targets sim bbr lab}
 failed=()
 times=()
 started=$SECONDS
@@ -73,6 +73,7 @@ tell_simulator() { [ -z "$simulator" ] || kill "-$1" -- "-$simulator" 2>/dev/nul
 # Cut off, it leaves no run behind.
 trap 'tell_simulator KILL' EXIT
 
+stage targets scripts/check-targets.sh
 case " $wanted " in *" sim "*)
     setsid chrt --idle 0 scripts/expectations.sh check "$out/sim" >"$out/sim.txt" 2>&1 &
     simulator=$!
