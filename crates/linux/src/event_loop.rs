@@ -59,8 +59,8 @@ struct KernelTimespec {
 /// What the kernel fills in.
 type Events = [MaybeUninit<libc::epoll_event>; EVENTS_MAX];
 
-/// The token of the timer. Descriptors have others.
-const TIMER: u64 = u64::MAX;
+/// The token of the timer. Descriptors cannot have it.
+const TIMER: u64 = u64::MAX / 2;
 
 /// An epoll instance.
 #[derive(Debug)]
@@ -81,6 +81,9 @@ impl Poller {
 
     /// Waits for this descriptor from now on (level-triggered).
     pub fn add(&self, fd: impl AsFd, token: u64, interest: Interest) -> Result<()> {
+        if token == TIMER {
+            return Err(Error::Refused(format!("the token {TIMER} is that of the timer")));
+        }
         epoll::add(&self.epoll, fd, epoll::EventData::new_u64(token), flags(interest))
             .context(|| "adding to an epoll".to_owned())
     }
@@ -332,6 +335,19 @@ mod tests {
     #[test]
     fn a_deadline_is_never_early_and_a_waker_wakes() {
         waits(Poller::new().unwrap());
+    }
+
+    #[test]
+    fn every_token_but_the_timer_s_is_told() {
+        let mut poller = Poller::new().unwrap();
+        let waker = Waker::new().unwrap();
+        waker.wake();
+        assert!(poller.add(&waker, TIMER, Interest::Read).is_err());
+        for token in [0, 1, TIMER - 1, TIMER + 1, u64::MAX] {
+            poller.add(&waker, token, Interest::Read).unwrap();
+            assert_eq!(poller.wait(None).unwrap().first().map(|ready| ready.token), Some(token));
+            poller.remove(&waker).unwrap();
+        }
     }
 
     #[test]
