@@ -71,6 +71,16 @@ const TWICE_TOLD: u8 = 2;
 /// An initial window (RFC 6928).
 const INITIAL_WINDOW_SEGMENTS: u32 = 10;
 
+/// Packets that came together, after a pause.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Clump {
+    None,
+    /// Its first packet is to be told of.
+    Untold,
+    /// It has been, and the newest has not.
+    Told,
+}
+
 /// The receiving half of a relay.
 #[derive(Debug)]
 pub struct Receiver {
@@ -115,10 +125,8 @@ pub struct Receiver {
     reopened: Reopened,
     /// The newest segment, as it counts for the link that it came over; told once.
     arrived: Option<Arrived>,
-    /// The first of a clump, which is told before that.
-    clump: Option<Arrived>,
-    /// It has been told, and the newest has not.
-    clump_told: bool,
+    /// Whether that is the first of a clump.
+    clump_is: Clump,
     /// Acknowledgements since the last report of the link.
     acks_since_report: u8,
     unacked_bytes: u32,
@@ -160,8 +168,7 @@ impl Receiver {
             raise_first: false,
             early_untold: false,
             arrived: None,
-            clump: None,
-            clump_told: false,
+            clump_is: Clump::None,
             acks_since_report: 0,
             unacked_bytes: 0,
             segment_bytes: 536,
@@ -520,31 +527,35 @@ impl Receiver {
 
     /// A segment has come over a link. `bulk`: it is much, and nothing is missing before it.
     pub fn note_come(&mut self, come: &Come, bulk: bool) {
-        self.arrived = come.arrived;
-        if !bulk {
-            self.clump = None;
-        } else if come.is_due && !self.clump_told {
-            self.clump = self.clump.or(come.clump);
+        if bulk && self.clump_is == Clump::Untold {
+            return;
+        }
+        let first = come.clump.filter(|_| come.is_due && bulk && self.clump_is == Clump::None);
+        self.arrived = first.or(come.arrived);
+        if first.is_some() {
+            self.clump_is = Clump::Untold;
+        } else if !bulk {
+            self.clump_is = Clump::None;
         }
     }
 
-    /// What is to be told next of the link, if a report is due, or the rest of a clump.
+    /// What is to be told next of the link, if a report is due, or the rest of a clump: the newest
+    /// that has come over it.
     #[must_use]
-    pub fn to_report(&self, due: bool) -> Option<Arrived> {
-        self.clump.or(self.arrived).filter(|_| due || self.clump_told)
+    pub fn to_report(&self, due: bool, newest: impl FnOnce() -> Arrived) -> Option<Arrived> {
+        if self.clump_is == Clump::Told { Some(newest()) } else { self.arrived.filter(|_| due) }
     }
 
     /// The link's report has been told. Returns whether it was of a clump.
-    pub fn note_reported(&mut self) -> bool {
+    pub fn note_reported(&mut self, newest: Arrived) -> bool {
+        let (before, told) = (self.clump_is, self.arrived.take());
         self.acks_since_report = 0;
-        let (first, was_told) = (self.clump.take(), self.clump_told);
-        self.clump_told = first.is_some() && first != self.arrived;
-        if self.clump_told {
+        self.clump_is = Clump::None;
+        if before == Clump::Untold && told != Some(newest) {
+            self.clump_is = Clump::Told;
             self.owe_now();
-        } else {
-            self.arrived = None;
         }
-        first.is_some() || was_told
+        before != Clump::None
     }
 
     /// Acknowledgements since the last report of the link.

@@ -374,7 +374,8 @@ impl Split<'_> {
         let said = self.says_explicitly(cx, to, plan);
         // What is held above a gap finds no room beside both.
         let crowded = inbound.buffer.has_early() && said.sum.is_some();
-        let arrived = over.and_then(|_| inbound.rx.to_report(due)).filter(|_| !crowded);
+        let arrived =
+            over.and_then(|l| inbound.rx.to_report(due, || l.newest_arrival())).filter(|_| !crowded);
         Some(Word {
             ack,
             window,
@@ -429,9 +430,8 @@ impl Split<'_> {
         }
         let shims = message.and_then(|m| m.shims);
         if message.is_some_and(|m| m.arrived.is_some()) {
-            let of_clump = rx.note_reported();
             if let Some(link) = cx.links.at_mut(dst.via) {
-                link.note_reported(cx.now, of_clump);
+                link.note_reported(cx.now, rx.note_reported(link.newest_arrival()));
             }
         }
         let advert = message.and_then(|m| m.link).zip(dst.peer.hello());

@@ -56,6 +56,11 @@ impl Clumps {
         self.are_of_one && self.shortest.is_some_and(|shortest| shortest.is_zero())
     }
 
+    /// When the newest packet came.
+    pub(super) const fn came_at(&self) -> Instant {
+        self.came_at
+    }
+
     pub(super) const fn merged_bytes(&self) -> u32 {
         self.merged_bytes
     }

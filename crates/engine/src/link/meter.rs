@@ -130,6 +130,11 @@ impl Meter {
         }
     }
 
+    /// The same of the newest that has come.
+    pub(super) fn newest_arrival(&self) -> Arrived {
+        self.arrival(self.clumps.came_at())
+    }
+
     /// The same of the first packet of a clump, if the newest begins one.
     pub(super) fn clump(&self, now: Instant, told_delay: Duration) -> Option<Arrived> {
         let least = PAUSE_MIN.max(told_delay / OVERTAKEN_PARTS);

@@ -57,6 +57,11 @@ impl Link {
         self.meter.arrival(now)
     }
 
+    /// The same of the newest packet that has come.
+    pub(crate) fn newest_arrival(&self) -> Arrived {
+        self.meter.newest_arrival()
+    }
+
     /// The same of the first packet of a clump, where a segment that has just come in begins one
     /// and the rate of the link is looked for. It is to be told before the newest.
     fn clump(&self, now: Instant, told_delay: Duration) -> Option<Arrived> {
