@@ -429,10 +429,10 @@ impl Split<'_> {
             rx.note_twice_told();
         }
         let shims = message.and_then(|m| m.shims);
-        if message.is_some_and(|m| m.arrived.is_some()) {
-            if let Some(link) = cx.links.at_mut(dst.via) {
-                link.note_reported(cx.now, rx.note_reported(link.newest_arrival()));
-            }
+        if message.is_some_and(|m| m.arrived.is_some())
+            && let Some(link) = cx.links.at_mut(dst.via)
+        {
+            link.note_reported(cx.now, rx.note_reported(link.newest_arrival()));
         }
         let advert = message.and_then(|m| m.link).zip(dst.peer.hello());
         if let (Some((advert, hello)), Some(link)) = (advert, cx.links.get_mut(dst.out)) {
