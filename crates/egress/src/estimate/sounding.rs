@@ -2,8 +2,9 @@
 //!
 //! Such a burst comes in clumps, and its whole is the least that the link carries. So a train
 //! follows, up to eight times as fast, that takes twice as long as delay has been seen to vary.
-//! Behind it goes what is known. The link is full where bytes wait for longer than delay varies, and
-//! what has been carried by then is its rate. Where the train comes as it left, another follows.
+//! Behind it goes what is known. The link is full where bytes wait for longer than delay varies,
+//! and what has been carried by then is its rate. Where the train comes as it left, another
+//! follows.
 
 use farlink_wire::time::{Duration, Instant};
 
@@ -26,8 +27,8 @@ const GAIN_AT_ONCE: u64 = 600;
 const GAIN_AGAIN: u64 = 289;
 /// A train takes twice as long as delay varies, and so long at least.
 const TRAIN_MIN: Duration = Duration::from_millis(40);
-/// What takes longer by this part (one over it), beside what delay varies by, is carried more slowly
-/// than it left.
+/// What takes longer by this part (one over it), beside what delay varies by, is carried more
+/// slowly than it left.
 const SLOWER_PARTS: u32 = 7;
 /// A burst leaves within this part of a round trip (one over it).
 const BURST_PARTS: u32 = 128;
