@@ -530,7 +530,7 @@ impl Receiver {
         if bulk && self.clump_is == Clump::Untold {
             return;
         }
-        let first = come.clump.filter(|_| come.is_due && bulk && self.clump_is == Clump::None);
+        let first = come.clump.filter(|_| bulk && self.clump_is == Clump::None);
         self.arrived = first.or(come.arrived);
         if first.is_some() {
             self.clump_is = Clump::Untold;

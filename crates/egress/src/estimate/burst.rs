@@ -21,7 +21,7 @@ const GAIN_MAX: u64 = 800;
 /// trip.
 const SHORT_PARTS: u32 = 4;
 /// As fast as other controllers begin, percent (2 / ln 2), and less where its parts differ by less.
-const GAIN_MAX_SHORT: u64 = 289;
+pub(super) const STARTUP_GAIN: u64 = 289;
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
@@ -86,8 +86,7 @@ impl RateEstimate {
         self.found(now, whole_bps);
         let gain = self.burst.fastest_bps.saturating_mul(100) / whole_bps.max(1);
         let is_short = self.burst.took < self.round() / SHORT_PARTS;
-        let gain =
-            if is_short { (gain * gain / GAIN_MAX_SHORT).min(GAIN_MAX_SHORT) } else { gain.min(GAIN_MAX) };
+        let gain = if is_short { (gain * gain / STARTUP_GAIN).min(STARTUP_GAIN) } else { gain.min(GAIN_MAX) };
         let gain = u32::try_from(gain).unwrap_or(PROBE_GAIN);
         if gain > PROBE_GAIN && is_short {
             self.probe_gain = gain;

@@ -10,8 +10,8 @@ use super::{LIFETIME, RateEstimate};
 const SEARCH_BYTES: u32 = 24_000;
 /// What a search sends in each round trip at least, bytes.
 const SEARCH_ROUND_BYTES: u64 = 96_000;
-/// A search of which nothing is told for so many round trips, and for so long at least, is over if
-/// others send meanwhile: they are not held to what it has found so far.
+/// A search without a report for so many round trips, and for so long at least, is over if others
+/// send meanwhile: they are not held to what it has found so far.
 const SEARCH_ROUNDS: u32 = 4;
 const SEARCH_SILENCE_MIN: Duration = Duration::from_secs(2);
 
@@ -22,8 +22,8 @@ impl RateEstimate {
         self.rate_bps.map(|rate| self.at_most(rate.saturating_mul(2).max(floor_bps)))
     }
 
-    /// The sample did not show a full link. Where enough has been told of, the search begins at its
-    /// rate.
+    /// The sample did not show a full link. Once enough bytes have been reported, the search begins
+    /// at its rate.
     pub(super) fn begin_search(&mut self, now: Instant, sample: &Sample, rate_bps: u64) {
         if self.gathers(now, sample.bytes) < SEARCH_BYTES {
             return;
@@ -42,7 +42,7 @@ impl RateEstimate {
         self.gathered.1
     }
 
-    /// Nothing has been told for a while.
+    /// No report has come for a while.
     pub(super) fn look_at_search(&mut self, now: Instant) {
         self.sounding = None;
         let others_then = self.uncounted.total_by(self.told_at, now).unwrap_or(0);

@@ -8,23 +8,22 @@
 
 use farlink_wire::time::{Duration, Instant};
 
+use super::burst::STARTUP_GAIN;
 use super::peer::{Peer, Sample, rate_of};
+use super::spread::Spread;
 use super::{RateEstimate, Report};
 
 /// The fastest part of a burst in clumps came faster than its whole by this, percent.
 const UNEVEN_PERCENT: u64 = 150;
-/// So long delay varies at most, or a quarter of a round trip where that is longer.
-const VARIES_MAX: Duration = Duration::from_millis(50);
 /// A burst without dispersion has so many bytes at least: eleven packets.
 const AT_ONCE_BYTES: u64 = 16_000;
 /// What came at once may have taken so long, if nothing else is known, or a sixteenth of a round
 /// trip where that is shorter.
 const AT_ONCE_MAX: Duration = Duration::from_millis(25);
-/// How much faster a train is than what is known, percent: at most after a burst in clumps, after
-/// one that came at once, and after a train that found no end.
+/// How much faster a train is than what is known, percent: at most after a burst in clumps, and
+/// after one that came at once.
 const GAIN_CLUMPS: u64 = 800;
 const GAIN_AT_ONCE: u64 = 600;
-const GAIN_AGAIN: u64 = 289;
 /// A train takes twice as long as delay varies, and so long at least.
 const TRAIN_MIN: Duration = Duration::from_millis(40);
 /// What takes longer by this part (one over it), beside what delay varies by, is carried more
@@ -36,7 +35,7 @@ const BURST_PARTS: u32 = 128;
 /// See the module.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sounding {
-    /// The first burst left before this, and more of it may be told of until then.
+    /// The first burst left before this, and reports of it may come until then.
     burst_sent_at: Instant,
     burst_until: Instant,
     varies: Duration,
@@ -122,7 +121,7 @@ impl RateEstimate {
         let parts = peer.train().parts()?;
         let least_bps = rate_of(u64::from(parts.bytes), parts.took);
         let faster = parts.fastest_bps.saturating_mul(100) / least_bps.max(1);
-        let is_short = parts.took < (self.round() / 4).max(VARIES_MAX);
+        let is_short = parts.took < Spread::most(self.round());
         let is_unclear = is_short
             && faster.min(parts.uneven_percent) >= UNEVEN_PERCENT
             && u64::from(parts.bytes) >= AT_ONCE_BYTES;
@@ -195,7 +194,7 @@ impl RateEstimate {
         // Where nobody had so much to send, the search goes on.
         let was_sent = carried_bps > known / 200 * train.gain;
         if was_sent {
-            self.send_train(now, (train.burst_sent_at, train.burst_until), (train.varies, GAIN_AGAIN));
+            self.send_train(now, (train.burst_sent_at, train.burst_until), (train.varies, STARTUP_GAIN));
         }
     }
 }

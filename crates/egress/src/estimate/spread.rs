@@ -75,9 +75,14 @@ impl Spread {
         rtt: Duration,
     ) {
         let fell = least.saturating_sub(waited);
-        let both = fell.min(self.rise.after(now, RISE_HALF_LIFE)).min((rtt / 4).max(MOST_MIN));
+        let both = fell.min(self.rise.after(now, RISE_HALF_LIFE)).min(Self::most(rtt));
         self.both.note(now, both, HALF_LIFE);
         self.rise.note(now, waited.saturating_sub(most), RISE_HALF_LIFE);
+    }
+
+    /// The most that delay is taken to vary by on its own.
+    pub(super) fn most(rtt: Duration) -> Duration {
+        (rtt / 4).max(MOST_MIN)
     }
 
     /// The time over which a rate is taken, at least.

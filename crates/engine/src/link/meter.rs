@@ -181,8 +181,7 @@ impl Meter {
     }
 
     /// The other gateway has been told. It is the first time after a silence where nothing was told
-    /// for `silence`. `of_clump`: of a clump, which
-    /// puts off no other.
+    /// for `silence`. `of_clump`: of a clump, which puts off no other.
     pub fn told(&mut self, now: Instant, silence: Duration, of_clump: bool) {
         let first = self.told_at.is_none_or(|at| now.since(at) >= silence);
         self.clumps.note_told(first, of_clump);

@@ -15,7 +15,8 @@ const SLOW_BPS: u64 = 100_000;
 pub struct Come {
     /// `None`: nobody there asks.
     pub arrived: Option<Arrived>,
-    /// The same of the first packet of a clump, where it begins one. It is to be told before that.
+    /// The same of the first packet of a clump, where it begins one and is due. It is to be told
+    /// before that.
     pub clump: Option<Arrived>,
     /// It is to be told at once. The rate of the link shows in the time between two reports: where
     /// there was none of late, this is the first, and a few follow it early.
@@ -40,7 +41,7 @@ impl Links {
         };
         Come {
             arrived: told.map(|link| link.arrival(now)),
-            clump: told.and_then(|link| link.clump(now, policy.longest())),
+            clump: told.filter(|_| is_due).and_then(|link| link.clump(now, policy.longest())),
             is_due,
         }
     }
