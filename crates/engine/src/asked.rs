@@ -135,9 +135,16 @@ impl Came {
     pub fn note(&mut self, now: Instant, asks: bool) {
         if asks {
             *self = Self { asked_at: Some(At::of(now)), is_plain: false };
-        } else if self.asked_at.is_none_or(|at| at.since(now) >= COPY_APART) {
+        } else if !self.has_just_asked(now) {
             self.is_plain = true;
         }
+    }
+
+    /// One has come with the option just now: what comes without it is the copy that a gateway has
+    /// sent right behind it.
+    #[must_use]
+    pub fn has_just_asked(&self, now: Instant) -> bool {
+        self.asked_at.is_some_and(|at| at.since(now) < COPY_APART)
     }
 
     /// The newest came without the option. It is answered without it: a box on the way may have

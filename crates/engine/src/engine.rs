@@ -200,7 +200,7 @@ impl Engine {
             self.counters.bad_checksums += 1;
             return Outcome::Forward(packet);
         }
-        if self.is_second_of_two(via, (&key, known), from_low, s) {
+        if self.is_second_of_two(now, via, (&key, known), from_low, s) {
             self.counters.packets_taken += 1;
             self.pool.give_back(packet.into_block().0);
             return Outcome::Taken;

@@ -7,7 +7,7 @@ use farlink_wire::{Duration, FARLINK_SYN_ACK, Flags, Instant, SeqNum, TcpSegment
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use crate::asked::{Came, Gone};
+use crate::asked::{COPY_APART, Came, Gone};
 use crate::config::Class;
 use crate::kept::Kept;
 use crate::leg::{Agreed, Handshake, Leg};
@@ -403,17 +403,25 @@ impl SynCache {
         }
     }
 
-    /// This SYN, or answer to one, has come already: it is the second of two that are the same.
+    /// This SYN, or answer to one, has come already: it is the second of two that are the same, or
+    /// has no option, which the one right before it had.
     #[must_use]
-    pub fn is_second_of_two(&self, key: &Key, from_low: bool, s: &TcpSegment) -> bool {
+    pub fn is_second_of_two(&self, now: Instant, key: &Key, from_low: bool, s: &TcpSegment) -> bool {
         let Some(h) = self.map.get(key) else { return false };
-        let is_its = match (h.a_is_low == from_low, s.flags.ack(), h.answer.as_ref()) {
-            (true, false, _) => h.isn == s.seq,
-            (false, true, Some(answer)) => answer.isn == s.seq && answer.ack == s.ack,
+        let has_ours = s.options.farlink.is_some();
+        match (h.a_is_low == from_low, s.flags.ack(), h.answer.as_ref()) {
+            (true, false, _) => {
+                let is_copy = !has_ours && h.came.has_just_asked(now);
+                h.isn == s.seq && (is_copy || (has_ours && h.came_of_two.a))
+            }
+            (false, true, Some(answer)) => {
+                let is_copy =
+                    !has_ours && answer.b.peer.is_marked() && now.since(answer.b.heard_at()) < COPY_APART;
+                let is_same = answer.isn == s.seq && answer.ack == s.ack;
+                is_same && (is_copy || (has_ours && h.came_of_two.b))
+            }
             _ => false,
-        };
-        let from = if s.flags.ack() { Side::B } else { Side::A };
-        is_its && *h.came_of_two.get(from)
+        }
     }
 
     /// Forgets a connection.

@@ -3,7 +3,8 @@
 //! twice.
 
 use farlink_wire::{
-    FARLINK_SYN, FARLINK_SYN_ACK, Flags, Instant, PacketBuf, TcpSegment, WireSize, supersegment,
+    FARLINK_SYN, FARLINK_SYN_ACK, FarlinkOption, Flags, Instant, PacketBuf, TcpSegment, WireSize,
+    supersegment,
 };
 
 use super::{Engine, Outcome};
@@ -119,20 +120,26 @@ impl Engine {
     /// has done what it was for.
     pub(super) fn is_second_of_two(
         &self,
+        now: Instant,
         via: IfaceId,
         (key, known): (&Key, Option<(FlowId, Side)>),
         from_low: bool,
         s: &TcpSegment,
     ) -> bool {
-        let form = if s.flags.ack() { FARLINK_SYN_ACK } else { FARLINK_SYN };
-        let option = s.options.farlink.as_ref().filter(|o| s.flags.syn() && o.form == form);
-        if !option.is_some_and(|o| self.is_link(via) && Opening::read(&o.body).leaves_twice) {
+        if !s.flags.syn() || !self.is_link(via) {
             return false;
         }
-        if self.syns.is_second_of_two(key, from_low, s) {
+        let form = if s.flags.ack() { FARLINK_SYN_ACK } else { FARLINK_SYN };
+        let says_so = |o: &FarlinkOption| o.form == form && Opening::read(&o.body).leaves_twice;
+        let option = s.options.farlink.as_ref();
+        if option.is_some_and(|o| !says_so(o)) {
+            return false;
+        }
+        if self.syns.is_second_of_two(now, key, from_low, s) {
             return true;
         }
-        let flow = known.and_then(|(id, from)| Some((self.table.get(id)?, from)));
+        let flow = known.filter(|_| option.is_some());
+        let flow = flow.and_then(|(id, from)| Some((self.table.get(id)?, from)));
         !s.flags.any(Flags::RST | Flags::FIN)
             && flow.is_some_and(|(flow, from)| flow.began_lately(from, s.seq, LATE_BYTES))
     }

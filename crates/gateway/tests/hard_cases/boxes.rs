@@ -340,7 +340,7 @@ fn answers_that_are_dropped_for_the_option_are_remembered() {
     t.play(&asked(41_004, "a < S. 0 ack 1 <flsynack> {port 41004}"));
 }
 
-/// A copy that has gone right behind it is no word of a host.
+/// A copy that has gone right behind it is no word of a host, and has done what it was for.
 #[test]
 fn a_copy_of_the_syn_takes_nothing_back() {
     let mut t = beyond();
@@ -348,7 +348,7 @@ fn a_copy_of_the_syn_takes_nothing_back() {
         "a > S 0 win 65535 <{ASKED}>
          b < S 0 <no flsyn>
          a > S 0 win 65535 {USUAL}
-         b < S 0 <no flsyn>
+         quiet
          b > S. 0 ack 1 win 65535 {USUAL}
          a < S. 0 ack 1 <flsynack>
          b > S. 0 ack 1 win 65535 {USUAL}
@@ -359,6 +359,43 @@ fn a_copy_of_the_syn_takes_nothing_back() {
          b < P. 1:101 ack 1"
     ));
     t.assert(t.status().flows_with_peer == 1, "they have found each other");
+}
+
+/// And so has one behind the answer.
+#[test]
+fn a_copy_of_the_answer_goes_no_further() {
+    let mut t = linked();
+    let marked = format!("b > S. 0 ack 1 win 65535 {}", USUAL.replace(">", ",flsynack>"));
+    t.play(&format!(
+        "a > S 0 win 65535 {USUAL}
+         b < S 0 <flsyn>
+         {marked}
+         a < S. 0 ack 1 <no flsynack>
+         b > S. 0 ack 1 win 65535 {USUAL}
+         quiet
+         a > . 1 ack 1
+         b < . 1 ack 1
+         b > . 1 ack 1 <fl 1 1024>"
+    ));
+    t.assert(t.status().flows_with_peer == 1, "they have found each other");
+}
+
+/// What its host sends again goes on: it waits longer than a gateway.
+#[test]
+fn a_repetition_of_a_host_is_no_copy() {
+    let mut t = beyond();
+    t.play(&format!(
+        "a > S 0 win 65535 <{ASKED}>
+         b < S 0 <no flsyn>
+         ~250
+         a > S 0 win 65535 {USUAL}
+         b < S 0 <no flsyn>
+         b > S. 0 ack 1 win 65535 {USUAL}
+         a < S. 0 ack 1
+         ~1000
+         b > S. 0 ack 1 win 65535 {USUAL}
+         a < S. 0 ack 1"
+    ));
 }
 
 /// The answer has arrived without the option that the gateway beyond has put there. That one marks
