@@ -619,7 +619,7 @@ impl Split<'_> {
             return;
         }
         let end = before.max(s.end_seq());
-        relay.passed_end = Some(end);
+        *relay.passed_end = Some(end);
         let acked = end - most;
         if end.after(relay.rx.edge()) && acked.after_eq(relay.rcv_nxt()) {
             relay.buffer.clear(cx.pool);

@@ -54,7 +54,7 @@ impl Relay {
         if !speaking || self.rx.fin_at().is_some() || self.is_frozen() {
             return;
         }
-        let told = self.rx.told_soft_edge;
+        let told = *self.rx.told_soft_edge;
         let soft = self.read_rate.soft_window(look).map(|bytes| self.rcv_nxt() + bytes);
         match (told, soft) {
             (None, Some(_)) => self.rx.owe_now(),

@@ -32,7 +32,12 @@ impl Split<'_> {
             relay.check(closely)?;
             self.check_promises(from)?;
             let is_watched = relay.tx.is_watched() || is_away(from.other());
-            all_hold(&[(is_watched, "nothing watches over what is under way")])?;
+            let are_near =
+                relay.has_near_bookmarks(self.legs.get(from.other()), &r.get(from.other()).rx.marks());
+            all_hold(&[
+                (is_watched, "nothing watches over what is under way"),
+                (are_near, "what is remembered of its stream is too far away to be compared"),
+            ])?;
         }
         Ok(())
     }

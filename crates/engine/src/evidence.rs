@@ -97,7 +97,7 @@ impl Split<'_> {
         let r = &mut *self.relays;
         let (speaks, towards) = r.both_mut(from);
         let exact = s.seq == speaks.rcv_nxt();
-        let real = s.ack.before_eq(towards.source_nxt);
+        let real = towards.has_source_sent(s.ack);
         let distance = u64::from(s.ack.since(towards.tx.snd_nxt()));
         // Nobody sends more than a window past what is acknowledged: farther, a whole part of the
         // stream went round us.
@@ -142,7 +142,7 @@ impl Split<'_> {
         let lately = b.asked_at.is_some_and(|at| cx.now.since(at) < ASK_AGAIN);
         let open = b.count > 0 && !b.exact && !lately && towards.tx.asked_at() <= b.first_at;
         if !open
-            || b.ack.after(towards.source_nxt)
+            || !towards.has_source_sent(b.ack)
             || !self.answers.may_answer(cx.now)
             || !cx.challenges.take()
         {
@@ -169,9 +169,7 @@ impl Split<'_> {
     /// A host whose acknowledgement is in order shows how far it has sent. Behind the end of its
     /// stream there is nothing.
     pub(crate) fn note_source(&mut self, from: Side, s: &TcpSegment) {
-        let relay = self.relays.get_mut(from);
-        let end = s.end_seq();
-        relay.source_nxt = relay.source_nxt.max(relay.rx.fin_at().map_or(end, |fin| end.min(fin + 1)));
+        self.relays.get_mut(from).note_source_sent(s.end_seq());
     }
 
     /// The source goes on exactly where the destination says that it stands, and none of what lies

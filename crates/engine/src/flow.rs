@@ -338,6 +338,7 @@ impl Flow {
         match &mut self.treatment {
             Treatment::Split(relays) => {
                 let mut split = split!(self, relays);
+                split.end_bookmarks();
                 split.book(cx.links);
                 split.regulate(cx);
                 split.watch_room(cx);

@@ -4,6 +4,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use farlink_wire::{Duration, Instant, SeqNum, TcpSegment, Timestamps};
 
+use crate::bookmark::{Bookmark, bookmarks};
 use crate::event::Ends;
 use crate::filled::Filled;
 use crate::net::{IfaceId, Way};
@@ -83,10 +84,10 @@ pub struct Leg {
     /// Its newest window, in bytes.
     window_bytes: u32,
     /// Where the window ends that a gateway on this leg told last.
-    told_edge: Option<SeqNum>,
+    told_edge: Bookmark,
     /// Where the part of it ends that the gateway will be able to pass on in time; `None`: with the
     /// window.
-    soft_edge: Option<SeqNum>,
+    soft_edge: Bookmark,
     /// The same as the field of the header says it: what the host itself, and the one that it
     /// speaks to, go by.
     field_window_bytes: u32,
@@ -127,6 +128,9 @@ impl Pair<Leg> {
     }
 }
 
+// In the stream that is sent to it.
+bookmarks!(Leg { oversizing, told_edge, soft_edge });
+
 impl Leg {
     /// A leg as a host's SYN or SYN-ACK shows it.
     #[must_use]
@@ -157,8 +161,8 @@ impl Leg {
             handshake: Handshake::default(),
             handshake_waited_ms: 0,
             window_bytes: u32::from(s.window),
-            told_edge: None,
-            soft_edge: None,
+            told_edge: Bookmark::NONE,
+            soft_edge: Bookmark::NONE,
             field_window_bytes: u32::from(s.window),
         }
     }
@@ -230,18 +234,18 @@ impl Leg {
     pub fn take_told_window(&mut self, ack: SeqNum, field_bytes: u32, told: Option<&Message>) {
         let Some(message) = told else {
             // A host, or a segment that passed its gateway by.
-            self.told_edge = self.told_edge.filter(|_| self.peer.is_heard());
-            self.soft_edge = self.soft_edge.filter(|_| self.peer.is_heard());
+            *self.told_edge = self.told_edge.filter(|_| self.peer.is_heard());
+            *self.soft_edge = self.soft_edge.filter(|_| self.peer.is_heard());
             return;
         };
         if let Some(window) = message.window_bytes {
             // Where both say the same, the header says it more exactly: a window of a few segments
             // may end within a unit.
             let same = field_bytes.checked_sub(window).is_some_and(|more| more < WINDOW_UNIT);
-            self.told_edge = Some(ack + if same { field_bytes } else { window });
-            self.soft_edge = message.soft_window_bytes.map(|soft| ack + soft);
+            *self.told_edge = Some(ack + if same { field_bytes } else { window });
+            *self.soft_edge = message.soft_window_bytes.map(|soft| ack + soft);
         }
-        if let Some(edge) = self.told_edge {
+        if let Some(edge) = *self.told_edge {
             self.window_bytes = if edge.after(ack) { edge.since(ack) } else { 0 };
         }
     }
@@ -251,16 +255,23 @@ impl Leg {
     pub fn take_first_window(&mut self, ack: SeqNum, told_bytes: Option<u32>) {
         let told = told_bytes.filter(|bytes| self.peer.is_marked() && *bytes > self.window_bytes);
         if let Some(bytes) = told {
-            self.told_edge = Some(ack + bytes);
+            *self.told_edge = Some(ack + bytes);
             self.window_bytes = bytes;
         }
     }
 
     /// What the gateway on this leg was told goes with it: the header's window counts.
     pub fn forget_told_window(&mut self) {
-        self.told_edge = None;
-        self.soft_edge = None;
+        *self.told_edge = None;
+        *self.soft_edge = None;
         self.window_bytes = self.field_window_bytes;
+    }
+    /// All that was sent to it has arrived, and it is not looked after any more how far its stream
+    /// goes on.
+    pub fn forget_places(&mut self) {
+        if let Some(oversizing) = &mut self.oversizing {
+            oversizing.forget_places();
+        }
     }
     /// Its newest window, in bytes: a gateway's own, where one speaks.
     #[must_use]
@@ -271,7 +282,7 @@ impl Leg {
     /// window.
     #[must_use]
     pub fn soft_edge(&self) -> Option<SeqNum> {
-        self.soft_edge
+        *self.soft_edge
     }
 
     /// When its newest packet came.
@@ -391,8 +402,8 @@ impl Leg {
             handshake: Handshake::default(),
             handshake_waited_ms: 0,
             window_bytes: 0,
-            told_edge: None,
-            soft_edge: None,
+            told_edge: Bookmark::NONE,
+            soft_edge: Bookmark::NONE,
             field_window_bytes: 0,
         }
     }

@@ -27,6 +27,7 @@ mod asked;
 mod asks;
 mod back_pressure;
 mod beyond;
+mod bookmark;
 mod buffer;
 mod census;
 mod challenge;

@@ -5,8 +5,9 @@
 //! mark, as to a host. Where that is answered each time, and what was marked never is, the
 //! connection goes on without marks, and the path is remembered (see [`crate::link::Boxes`]).
 
-use farlink_wire::{Instant, SeqNum};
+use farlink_wire::Instant;
 
+use crate::bookmark::{Bookmark, bookmarks};
 use crate::sender::{Plan, Purpose};
 
 /// What was marked is not answered, and its repetition without a mark is: so often it is no chance.
@@ -27,7 +28,7 @@ pub struct Marks {
     /// Marks of the other gateway have come.
     heard: bool,
     /// Where the last segment began that went without a mark.
-    plain_at: SeqNum,
+    plain_at: Bookmark,
     /// So often the same has gone without a mark, and what comes next answers it.
     asked: u8,
     /// So often in a row its host has repeated what was acknowledged, and could have heard that.
@@ -38,6 +39,8 @@ pub struct Marks {
     times: u8,
     data_times: u8,
 }
+
+bookmarks!(Marks { plain_at });
 
 impl Marks {
     /// The next segment goes without a mark. `is_spoken`: what came last was marked.
@@ -52,10 +55,11 @@ impl Marks {
 
     /// A segment has gone on without a mark.
     pub fn note_plain(&mut self, plan: Option<&Plan>) {
-        let goes_on = plan.is_some_and(|plan| self.asked > 0 && plan.seq.after(self.plain_at));
+        let goes_on =
+            plan.is_some_and(|plan| self.asked > 0 && self.plain_at.is_none_or(|at| plan.seq.after(at)));
         self.asked = self.asked.saturating_add(u8::from(!goes_on));
         if let Some(plan) = plan {
-            self.plain_at = plan.seq;
+            *self.plain_at = Some(plan.seq);
         }
         self.unheard = 0;
     }
@@ -120,6 +124,7 @@ impl Marks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use farlink_wire::SeqNum;
 
     fn plan(end: u32, purpose: Purpose) -> Plan {
         Plan { seq: SeqNum(end - 100), len: 100, fin: false, purpose, mtu_probe: false }

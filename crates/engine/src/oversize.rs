@@ -379,7 +379,7 @@ impl Split<'_> {
         let newest = happened.newest.filter(|(at, _)| o.arrived.is_none_or(|large| large < *at));
         if let Some((at, end)) = newest {
             let (before, edge) = o.packet.unwrap_or((at, end));
-            o.packet = Some((before.max(at), edge.max(end)));
+            *o.packet = Some((before.max(at), edge.max(end)));
         }
         if unit > normal && happened.progress && happened.delivered_bytes >= u64::from(unit) {
             let fragments = self.sizes(from).fragments(u64::from(unit));
@@ -419,10 +419,10 @@ impl Split<'_> {
         }
         if proved && fragments > o.proved {
             // Smaller ones have arrived: the host may have no room to put larger ones together.
-            (o.small_until, o.most) = (Some(end), Some(o.proved));
+            (*o.small_until, o.most) = (Some(end), Some(o.proved));
             return;
         }
-        o.small_until = Some(end);
+        *o.small_until = Some(end);
         if o.excused.is_some_and(|until| end.before_eq(until)) {
             return;
         }
@@ -446,7 +446,7 @@ impl Split<'_> {
         let Some(head) = head.filter(|r| r.end.since(r.seq) > normal && o.proved > 0) else { return };
         let excused = o.excused.is_some_and(|until| head.end.before_eq(until));
         if !excused && o.small_until.is_none_or(|until| until.before(head.end)) {
-            (o.small_until, o.timed_out) = (Some(head.end), Some(head.end));
+            (*o.small_until, *o.timed_out) = (Some(head.end), Some(head.end));
         }
     }
 
@@ -455,7 +455,7 @@ impl Split<'_> {
         let una = self.relays.get(to.other()).tx.snd_una();
         let o = self.legs.get_mut(to).oversizing_mut();
         let Some(end) = o.timed_out.filter(|_| progress) else { return false };
-        o.timed_out = None;
+        *o.timed_out = None;
         una.before(end)
     }
 
@@ -464,7 +464,8 @@ impl Split<'_> {
         let next = self.relays.get(to.other()).tx.snd_nxt();
         let leg = self.legs.get_mut(to);
         let (failures, proved) = (leg.oversizing().failures, leg.oversizing().proved > 0);
-        *leg.oversizing_mut() = Oversizing { small_until: Some(next), failures, ..Oversizing::default() };
+        *leg.oversizing_mut() =
+            Oversizing { small_until: Some(next).into(), failures, ..Oversizing::default() };
         let Some(link) = cx.links.get_mut(leg.out) else { return };
         if proved {
             link.clients_mut().forget_oversize(leg.addr);

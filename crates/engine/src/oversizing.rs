@@ -2,6 +2,8 @@
 
 use farlink_wire::{Instant, SeqNum};
 
+use crate::bookmark::{Bookmark, bookmarks};
+
 /// Whether a host gets segments that are larger than a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
@@ -22,7 +24,7 @@ pub struct Oversizing {
     /// What this connection sends first tells how large packets may be.
     pub tests_size: bool,
     /// What was sent before this was too large for the path, and lost for that.
-    pub excused: Option<SeqNum>,
+    pub excused: Bookmark,
     /// When a whole packet went last.
     pub whole_at: Option<Instant>,
     /// It left in place of a large segment, of which so much is left for the next one.
@@ -40,18 +42,20 @@ pub struct Oversizing {
     /// When the large segment left that left last of those that have arrived.
     pub arrived: Option<Instant>,
     /// The same of packets that left after that, and what follows the furthest of them.
-    pub packet: Option<(Instant, SeqNum)>,
+    pub packet: Bookmark<(Instant, SeqNum)>,
     /// So many fragments a segment has had that has arrived.
     pub proved: u32,
     /// Segments of more fragments than this have been lost too often.
     pub most: Option<u32>,
     /// A large segment that ends here is lost, by a timeout or a silence: its beginning asks.
-    pub timed_out: Option<SeqNum>,
+    pub timed_out: Bookmark,
     /// What stands before this goes in packets.
-    pub small_until: Option<SeqNum>,
+    pub small_until: Bookmark,
     /// So many segments in a row have been lost too often, larger ones than had arrived apart.
     pub failures: u8,
 }
+
+bookmarks!(Oversizing { excused, packet, timed_out, small_until });
 
 impl Oversizing {
     /// Something has been found out, or asked.
@@ -64,7 +68,13 @@ impl Oversizing {
     pub fn on_smaller_packets(&mut self, next: SeqNum) {
         self.give_up_asking();
         let verdict = self.verdict.filter(|v| *v != Verdict::Refuses);
-        *self = Self { packets_arrive: false, tries: 0, verdict, excused: Some(next), ..*self };
+        *self = Self { packets_arrive: false, tries: 0, verdict, excused: Some(next).into(), ..*self };
+    }
+
+    /// All that was sent has arrived.
+    pub const fn forget_places(&mut self) {
+        (self.excused, self.packet) = (Bookmark::NONE, Bookmark::NONE);
+        (self.timed_out, self.small_until) = (Bookmark::NONE, Bookmark::NONE);
     }
 
     /// Nothing has been heard of the copy, and it is waited for no longer.

@@ -25,7 +25,7 @@ impl Relay {
     /// custody, by what the far host has: that may wait. Where that one promises nothing, its
     /// source waits for this word, and hears as many acknowledgements as the far host sends.
     pub(crate) fn owe_far_word(&mut self, now: Instant, upstream: Peer, usual: Duration) {
-        let (told, far) = (self.rx.far_told, self.far_acked());
+        let (told, far) = (*self.rx.far_told, self.far_acked());
         if told == Some(far) {
             return;
         }

@@ -3,6 +3,7 @@
 
 use farlink_wire::{Duration, Instant, SeqNum};
 
+use crate::bookmark::{Bookmark, bookmarks};
 use crate::buffer::SeqBuffer;
 use crate::receiver::Receiver;
 
@@ -17,10 +18,12 @@ const ROOM_SEGMENTS: u32 = 4;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct QueueDrop {
     /// The dropped segment, and when that was: no other until it has come again.
-    pending: Option<(SeqNum, Instant)>,
+    pending: Bookmark<(SeqNum, Instant)>,
     /// It needed its timer.
     is_slow: bool,
 }
+
+bookmarks!(QueueDrop { pending });
 
 /// What the relay of that source holds.
 #[derive(Debug)]
@@ -36,9 +39,9 @@ pub struct Held<'a> {
 impl QueueDrop {
     /// Data at `seq` has come.
     fn arrived(&mut self, now: Instant, round_trip: Duration, seq: SeqNum, len: u32) {
-        let Some((dropped, at)) = self.pending else { return };
+        let Some((dropped, at)) = *self.pending else { return };
         if seq.before_eq(dropped) && (seq + len).after(dropped) {
-            self.pending = None;
+            *self.pending = None;
             self.is_slow |= now.since(at) > FAST_REPEAT_MAX + round_trip;
         }
     }
@@ -63,7 +66,7 @@ impl QueueDrop {
         if !over || !able || seq != held.buffer.end() || room < ROOM_SEGMENTS * segment {
             return 0;
         }
-        self.pending = Some((seq, now));
+        *self.pending = Some((seq, now));
         segment
     }
 }
@@ -76,7 +79,7 @@ mod tests {
     fn a_host_that_needs_its_timer_is_spared() {
         let ms = |ms| Instant::ZERO + Duration::from_millis(ms);
         let rtt = Duration::from_millis(30);
-        let dropped = QueueDrop { pending: Some((SeqNum(1000), ms(0))), is_slow: false };
+        let dropped = QueueDrop { pending: Some((SeqNum(1000), ms(0))).into(), is_slow: false };
         let after = |at, seq| {
             let mut d = dropped;
             d.arrived(ms(at), rtt, SeqNum(seq), 500);

@@ -5,6 +5,7 @@ use arrayvec::ArrayVec;
 use farlink_wire::{Duration, Instant, Pool, SackBlock, SeqNum};
 
 use crate::ack_policy::{AckPolicy, Came, News, Owed};
+use crate::bookmark::{Bookmark, bookmarks};
 use crate::buffer::{Inserted, SeqBuffer};
 use crate::link::Come;
 use crate::marks::Marks;
@@ -99,7 +100,7 @@ pub struct Receiver {
     /// Echo congestion until CWR (RFC 3168 6.1.3).
     pub ece: bool,
     /// What the upstream gateway was told last of the far host's acknowledgement.
-    pub far_told: Option<SeqNum>,
+    pub far_told: Bookmark,
     /// The last acknowledgement said less than is held: more follows as the destination progresses.
     ack_held_back: bool,
     /// Acknowledgements come later and later, so that the source learns the path's RTT before it is
@@ -112,9 +113,9 @@ pub struct Receiver {
     /// Whether what is marked towards the source arrives there.
     marks: Marks,
     /// Where the window ended that the upstream gateway was told last.
-    pub told_edge: Option<SeqNum>,
+    pub told_edge: Bookmark,
     /// Where the soft window ended that it was told last; `None`: none was told.
-    pub told_soft_edge: Option<SeqNum>,
+    pub told_soft_edge: Bookmark,
     /// The next pure acknowledgement shows a larger window before it acknowledges anything
     /// (invariant 7).
     pub raise_first: bool,
@@ -139,10 +140,12 @@ pub struct Receiver {
     twice_untold: u8,
     /// Where the segment began that the source sent last although it was acknowledged, and how
     /// often in a row.
-    repeated: Option<(SeqNum, u8)>,
+    repeated: Bookmark<(SeqNum, u8)>,
     /// What is said of bytes above the hole does not arrive.
     sack_is_lost: bool,
 }
+
+bookmarks!(Receiver { far_told, told_edge, told_soft_edge, repeated });
 
 impl Receiver {
     /// A receiver that expects `next` from a source to which `window` bytes were shown.
@@ -156,15 +159,15 @@ impl Receiver {
             edge: next + window,
             window_shown_max: window,
             ece: false,
-            far_told: None,
+            far_told: Bookmark::NONE,
             wishes: Wishes::default(),
             ack_held_back: false,
             stretch: None,
             introduction: Introduction::None,
             marks: Marks::default(),
-            told_edge: None,
+            told_edge: Bookmark::NONE,
             reopened: Reopened::default(),
-            told_soft_edge: None,
+            told_soft_edge: Bookmark::NONE,
             raise_first: false,
             early_untold: false,
             arrived: None,
@@ -176,7 +179,7 @@ impl Receiver {
             dsack: None,
             twice_bytes: 0,
             twice_untold: 0,
-            repeated: None,
+            repeated: Bookmark::NONE,
             sack_is_lost: false,
         }
     }
@@ -299,7 +302,7 @@ impl Receiver {
     pub fn begin_with_told(&mut self, window_bytes: u32) {
         let edge = self.last_ack_sent + window_bytes;
         self.note_shown_up_to(edge);
-        self.told_edge = Some(edge);
+        *self.told_edge = Some(edge);
     }
 
     /// The source counts the largest window anew.
@@ -392,12 +395,12 @@ impl Receiver {
         has_holes: bool,
     ) {
         if what.advanced_bytes > 0 {
-            self.repeated = None;
+            *self.repeated = None;
         } else if what.early_bytes == 0 && what.duplicate_bytes > 0 && !end.after(self.last_ack_sent) {
             self.marks.note_unheard(now);
             let before = self.repeated.filter(|(at, _)| *at == seq).map_or(0, |(_, times)| times);
             let times = before.saturating_add(1);
-            self.repeated = Some((seq, times));
+            *self.repeated = Some((seq, times));
             self.sack_is_lost |= times >= REPETITIONS_UNHEARD;
         }
         self.sack_is_lost &= has_holes;

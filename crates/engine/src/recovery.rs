@@ -3,6 +3,7 @@
 
 use farlink_wire::{Duration, Instant, SeqNum};
 
+use crate::bookmark::{Bookmark, bookmarks};
 use crate::scoreboard::{Acked, Scoreboard};
 
 /// Duplicate acknowledgements that mean a loss (RFC 5681 section 3.2).
@@ -21,11 +22,13 @@ pub struct Rack {
     reo_wnd_mult: u8,
     reo_wnd_persist: u8,
     /// D-SACKs count once for each round trip: until this is acknowledged.
-    dsack_round: Option<SeqNum>,
+    dsack_round: Bookmark,
     /// How much later than its successors a segment came, measured, and when that was.
     late: Duration,
     late_at: Instant,
 }
+
+bookmarks!(Rack { dsack_round });
 
 impl Rack {
     /// Takes in an acknowledgement (section 6.2 steps 1 to 3).
@@ -69,7 +72,7 @@ impl Rack {
         if self.dsack_round.is_some_and(|round| snd_una.before(round)) {
             return;
         }
-        self.dsack_round = Some(snd_nxt);
+        *self.dsack_round = Some(snd_nxt);
         self.reordering_seen = true;
         self.reo_wnd_mult = self.reo_wnd_mult.saturating_add(1);
         self.reo_wnd_persist = REO_WND_PERSIST;
@@ -77,7 +80,7 @@ impl Rack {
     /// So much has been acknowledged: a round trip that has ended is not remembered until the
     /// numbers have wrapped.
     pub fn on_progress(&mut self, snd_una: SeqNum) {
-        self.dsack_round = self.dsack_round.filter(|round| round.after(snd_una));
+        *self.dsack_round = self.dsack_round.filter(|round| round.after(snd_una));
     }
     /// A recovery ended (step 4).
     pub fn on_recovery_exit(&mut self) {

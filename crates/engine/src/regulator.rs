@@ -3,6 +3,8 @@
 
 use farlink_wire::{Duration, Instant, SeqNum};
 
+use crate::bookmark::{Bookmark, bookmarks};
+
 /// What a relay may hold for want of better knowledge counts for an upstream round trip of at least
 /// this: the gateway's own timers and batches.
 const TURN: Duration = Duration::from_millis(5);
@@ -64,9 +66,11 @@ pub struct Look {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Appetite {
     /// What it was shown at some time, and when that was.
-    shown: Option<(SeqNum, Instant)>,
+    shown: Bookmark<(SeqNum, Instant)>,
     is_whole: bool,
 }
+
+bookmarks!(Appetite { shown });
 
 impl Appetite {
     /// The source has sent everything before `sent`, and is shown what stands before `edge`.
@@ -79,7 +83,7 @@ impl Appetite {
         let has_sent = (sent + look.segment).after(shown);
         if has_sent || took > round_trip * 2 {
             self.is_whole = has_sent && took <= round_trip * 2;
-            self.shown = Some((edge, look.now));
+            *self.shown = Some((edge, look.now));
         }
         self.is_whole
     }

@@ -4,12 +4,15 @@ use farlink_cc as cc;
 use farlink_wire::{Duration, Instant, Pool, SeqNum, TcpSegment};
 
 use crate::beyond::{Belief, Beyond};
+use crate::bookmark::{Bookmark, Bookmarks, bookmarks, is_near, part_of};
 use crate::buffer::SeqBuffer;
 use crate::config::Limits;
 use crate::cx::Cx;
 use crate::debt::Debt;
 use crate::hosts::Hosts;
+use crate::leg::Leg;
 use crate::link::{Entry, Link, Links};
+use crate::marks::Marks;
 use crate::noticed::Noticed;
 use crate::peer::Message;
 use crate::queue_drop::QueueDrop;
@@ -44,17 +47,17 @@ pub struct Relay {
     /// What has been released last was not pushed: its source has more to send.
     goes_on: bool,
     /// Urgent data ends before this, as the source's newest urgent pointer says.
-    urgent_end: Option<SeqNum>,
+    urgent_end: Bookmark,
     /// An urgent pointer of 0 stood in a segment that begins here: some receivers take its first
     /// byte as urgent, others nothing. Only the very same segment means the same to all.
-    urgent_zero: Option<SeqNum>,
+    urgent_zero: Bookmark,
     /// What the far host has acknowledged, as a peer tells it.
-    far_ack: Option<SeqNum>,
+    far_ack: Bookmark,
     /// Draining: nothing from here on is taken.
     frozen_at: Option<SeqNum>,
     /// Acknowledged by the destination beyond what passed through here (after freezing or a
     /// bypass).
-    acked_beyond: Option<SeqNum>,
+    acked_beyond: Bookmark,
     /// Bytes that may be held in any case.
     limit_bytes: u32,
     /// Bytes that may be held before the destination has taken any.
@@ -72,7 +75,7 @@ pub struct Relay {
     /// Something has come from the source.
     begun: bool,
     /// The end of what was forwarded past what is held, because the destination answers round us.
-    pub passed_end: Option<SeqNum>,
+    pub passed_end: Bookmark,
     /// Packets have been seen to go round us: the source's FIN is acknowledged only when its
     /// destination has it.
     bypassed: bool,
@@ -87,13 +90,15 @@ pub struct Relay {
     pub believed: Option<Belief>,
     /// Since when the far host has not gone on acknowledging what a gateway holds for it, and where
     /// it stands.
-    pub far_waits: Option<(SeqNum, Instant)>,
+    pub far_waits: Bookmark<(SeqNum, Instant)>,
     /// What it owes its source though it promises nothing any more.
     debt: Debt,
     /// What stands before this a gateway further on has taken, and has died with.
-    lost_until: Option<SeqNum>,
+    lost_until: Bookmark,
     /// Timeouts in a row without progress.
     timeouts: u32,
+    /// Where its stream stood when its bookmarks were looked after, in parts.
+    looked_at: u8,
     /// Since when something is held that could be sent, and nothing is under way: the leg has given
     /// it no turn.
     pub waits_since: Option<Instant>,
@@ -106,6 +111,20 @@ pub struct Relay {
     /// What it is booked with.
     booked: Entry,
 }
+
+bookmarks!(Relay {
+    rx,
+    tx,
+    urgent_end,
+    urgent_zero,
+    far_ack,
+    acked_beyond,
+    appetite,
+    queue_drop,
+    passed_end,
+    far_waits,
+    lost_until
+});
 
 impl Relay {
     /// A relay of what host `from` sends, from this sequence number on. It holds nothing yet.
@@ -141,11 +160,11 @@ impl Relay {
             tx,
             push: next,
             goes_on: false,
-            urgent_end: None,
-            urgent_zero: None,
-            far_ack: None,
+            urgent_end: Bookmark::NONE,
+            urgent_zero: Bookmark::NONE,
+            far_ack: Bookmark::NONE,
             frozen_at: None,
-            acked_beyond: None,
+            acked_beyond: Bookmark::NONE,
             limit_bytes,
             start_bytes: hosts.start_bytes(cx, limit_bytes),
             read_rate: ReadRate::default(),
@@ -154,16 +173,17 @@ impl Relay {
             queue_drop: QueueDrop::default(),
             acked_at: None,
             begun: false,
-            passed_end: None,
+            passed_end: Bookmark::NONE,
             bypassed: false,
             fin_since: None,
             fin_overdue: false,
             source_nxt: next,
             believed: None,
-            far_waits: None,
+            far_waits: Bookmark::NONE,
             debt: Debt::default(),
-            lost_until: None,
+            lost_until: Bookmark::NONE,
             timeouts: 0,
+            looked_at: part_of(next),
             waits_since: None,
             keepalive_passed: None,
             beyond: Beyond::default(),
@@ -180,8 +200,8 @@ impl Relay {
         self.buffer.release(pool, ack.min(self.buffer.end()));
         // What was pushed before is not remembered until the numbers have wrapped.
         self.push = self.push.max(ack);
-        self.urgent_end = self.urgent_end.filter(|u| u.after(ack));
-        self.urgent_zero = self.urgent_zero.filter(|u| u.after_eq(ack));
+        *self.urgent_end = self.urgent_end.filter(|u| u.after(ack));
+        *self.urgent_zero = self.urgent_zero.filter(|u| u.after_eq(ack));
     }
     /// Something of the source is here, in order or behind a gap: it takes room, and may be the
     /// only copy on its way.
@@ -281,12 +301,12 @@ impl Relay {
     /// 3.8.5).
     pub fn note_urgent(&mut self, s: &TcpSegment, len: u32) {
         if s.urgent == 0 {
-            self.urgent_zero = (len > 0 && s.seq.after_eq(self.tx.snd_nxt())).then_some(s.seq);
+            *self.urgent_zero = (len > 0 && s.seq.after_eq(self.tx.snd_nxt())).then_some(s.seq);
             return;
         }
         let urgent_end = s.seq + u32::from(s.urgent);
         if urgent_end.after(self.buffer.base()) && self.urgent_end.is_none_or(|u| urgent_end.after(u)) {
-            self.urgent_end = Some(urgent_end);
+            *self.urgent_end = Some(urgent_end);
             self.tx.announce_urgent();
         }
     }
@@ -295,7 +315,7 @@ impl Relay {
     pub fn urgent_pointer(&self, seq: SeqNum, len: u32) -> Option<u16> {
         let ahead = self.urgent_end.filter(|u| u.after(seq));
         let ahead = ahead.map(|u| u16::try_from(u.since(seq)).unwrap_or(u16::MAX));
-        ahead.or((len > 0 && self.urgent_zero == Some(seq)).then_some(0))
+        ahead.or((len > 0 && *self.urgent_zero == Some(seq)).then_some(0))
     }
     /// What the sender may draw on.
     #[must_use]
@@ -305,9 +325,20 @@ impl Relay {
             fin: self.rx.fin_at() == Some(self.buffer.end()),
             push: self.push,
             urgent_end: self.urgent_end.filter(|u| u.after(self.tx.snd_nxt())),
-            urgent_until: self.urgent_end,
-            urgent_zero: self.urgent_zero,
+            urgent_until: *self.urgent_end,
+            urgent_zero: *self.urgent_zero,
         }
+    }
+    /// The source has shown that it has sent what stands before `end`. Behind the end of its stream
+    /// there is nothing.
+    pub fn note_source_sent(&mut self, end: SeqNum) {
+        let end = self.rx.fin_at().map_or(end, |fin| end.min(fin + 1));
+        self.source_nxt = self.source_nxt.max(end);
+    }
+    /// It has shown that it has sent all before this.
+    #[must_use]
+    pub fn has_source_sent(&self, before: SeqNum) -> bool {
+        before.before_eq(self.source_nxt)
     }
     /// The far host's acknowledgement, as far as it is known.
     #[must_use]
@@ -326,7 +357,7 @@ impl Relay {
         let patience = self.tx.rto().max(LOST_AFTER);
         let stands = self.far_waits.is_some_and(|(at, since)| at == far && now.since(since) >= patience);
         if stands && seq.before_eq(far) {
-            self.lost_until = Some(gone);
+            *self.lost_until = Some(gone);
         }
         self.lost_until.is_some()
     }
@@ -347,8 +378,8 @@ impl Relay {
     pub fn watch_far(&mut self, now: Instant) {
         let far = self.far_acked();
         let waits = self.far_waits.filter(|(at, _)| *at == far).unwrap_or((far, now));
-        self.far_waits = far.before(self.tx.snd_una()).then_some(waits);
-        self.lost_until = self.lost_until.filter(|until| far.before(*until));
+        *self.far_waits = far.before(self.tx.snd_una()).then_some(waits);
+        *self.lost_until = self.lost_until.filter(|until| far.before(*until));
         self.debt.settle(self.with_beyond(far));
     }
     /// A gateway on the way to the destination has told of the far host's acknowledgement.
@@ -362,7 +393,7 @@ impl Relay {
     pub fn hear_far(&mut self, ack: SeqNum, told: Option<&Message>, heard: bool) {
         let Some(told) = told else {
             let far = self.far_ack.map(|far| far.max(ack.min(self.tx.snd_nxt())));
-            self.far_ack = far.filter(|far| heard || far.before(self.tx.snd_una()));
+            *self.far_ack = far.filter(|far| heard || far.before(self.tx.snd_una()));
             return;
         };
         if told.far_ack.is_some() {
@@ -372,12 +403,12 @@ impl Relay {
         // the gateway spoke.
         let before = *self.far_ack.get_or_insert(self.tx.snd_una());
         if let Some(far) = told.far_ack.filter(|far| far.before_eq(ack) && far.after(before)) {
-            self.far_ack = Some(far);
+            *self.far_ack = Some(far);
         }
     }
     /// What a gateway has told of the far host counts no more.
     pub fn forget_far(&mut self) {
-        self.far_ack = None;
+        *self.far_ack = None;
     }
     /// The destination has acknowledged so much, here or beyond what passed through here.
     #[must_use]
@@ -391,7 +422,7 @@ impl Relay {
     }
     /// The destination has acknowledged so much beyond what passed through here.
     pub fn note_beyond(&mut self, ack: SeqNum) {
-        self.acked_beyond = Some(self.with_beyond(ack));
+        *self.acked_beyond = Some(self.with_beyond(ack));
     }
 
     /// Nothing is taken from where it is frozen on: behind what is held, which SACKed data belongs
@@ -462,6 +493,30 @@ impl Relay {
     /// Packets have been `seen` to go round us, or have not.
     pub fn note_bypass(&mut self, seen: bool) {
         self.bypassed |= seen;
+    }
+
+    /// What is remembered of its stream and lies too far away is forgotten: here, on the leg of its
+    /// destination, and with what is sent there. What goes round a gateway may do so while the
+    /// stream stands still.
+    pub fn end_bookmarks(&mut self, to: &mut Leg, marks: &mut Marks) {
+        let here = self.tx.snd_una();
+        self.acked_beyond.end_far(here);
+        self.passed_end.end_far(here);
+        if self.looked_at != part_of(here) {
+            self.looked_at = part_of(here);
+            self.end_far(here);
+            if !is_near(self.source_nxt, here) {
+                self.source_nxt = here;
+            }
+            to.end_far(here);
+            marks.end_far(here);
+        }
+    }
+    /// Each of them can be compared with what is sent and acknowledged now.
+    #[must_use]
+    pub fn has_near_bookmarks(&self, to: &Leg, marks: &Marks) -> bool {
+        let here = self.tx.snd_una();
+        self.are_near(here) && to.are_near(here) && marks.are_near(here)
     }
 
     /// Timeouts in a row without progress.

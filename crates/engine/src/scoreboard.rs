@@ -14,6 +14,8 @@ use std::collections::VecDeque;
 
 use farlink_wire::{Duration, Instant, SackBlock, SeqNum};
 
+use crate::bookmark::{Bookmark, bookmarks};
+
 pub use acked::Acked;
 use order::Order;
 pub use sent::Sent;
@@ -59,7 +61,7 @@ pub struct Scoreboard {
     lost_ever_bytes: u64,
     /// Transmissions taken for lost that nobody has asked for yet, if somebody will.
     losses: Option<Vec<Loss>>,
-    fack: Option<SeqNum>,
+    fack: Bookmark,
     /// Smallest RTT of the leg: what is acknowledged sooner after a copy was not acknowledged for
     /// the copy.
     min_rtt: Duration,
@@ -69,6 +71,8 @@ pub struct Scoreboard {
     #[cfg(test)]
     steps: usize,
 }
+
+bookmarks!(Scoreboard { fack });
 
 impl Scoreboard {
     /// The leg's smallest RTT is this.
@@ -317,7 +321,7 @@ impl Scoreboard {
 
     fn note_fack(&mut self, acked: &Acked) {
         if let Some(h) = acked.highest {
-            self.fack = Some(self.fack.map_or(h, |f| f.max(h)));
+            *self.fack = Some(self.fack.map_or(h, |f| f.max(h)));
         }
     }
 

@@ -419,11 +419,11 @@ impl Split<'_> {
         let before = rx.told_edge.unwrap_or(rx.edge());
         rx.on_ack_sent(word.ack, word.edge, u32::from(word.window) << src.window_scale, cx.now + rtt);
         if let Some(far) = message.and_then(|m| m.far_ack) {
-            rx.far_told = Some(far);
+            *rx.far_told = Some(far);
         }
         if message.is_some_and(|m| m.window_bytes.is_some()) {
-            rx.told_edge = Some(word.ack + word.told_window);
-            rx.told_soft_edge = word.soft_window.map(|bytes| word.ack + bytes);
+            *rx.told_edge = Some(word.ack + word.told_window);
+            *rx.told_soft_edge = word.soft_window.map(|bytes| word.ack + bytes);
         }
         if message.is_some_and(|m| m.twice_bytes.is_some()) {
             rx.note_twice_told();
@@ -439,7 +439,7 @@ impl Split<'_> {
             link.note_advertised(cx.now, hello.identity, advert);
         }
         rx.set_ack_held_back(rx.rcv_nxt(&inbound.buffer).after(word.ack));
-        if dst.peer.is_heard() && inbound.buffer.is_empty() && rx.far_told != Some(word.far) {
+        if dst.peer.is_heard() && inbound.buffer.is_empty() && *rx.far_told != Some(word.far) {
             rx.owe_by(cx.now + word.far_delay);
         }
         if word.pure && dst.peer.is_speaking() {
@@ -625,7 +625,7 @@ impl Word {
         let body_bytes = self.body_bytes(sack_blocks);
         // News of the far host goes before a second SACK block: the upstream gateway's window waits
         // for it. Data that leaves room takes it along.
-        let news = inbound.rx.far_told != Some(self.far);
+        let news = *inbound.rx.far_told != Some(self.far);
         let full = Message {
             far_ack: Some(self.far),
             far_behind: Some(if self.ack.after(self.far) { self.ack.since(self.far) } else { 0 }),

@@ -25,6 +25,7 @@ use farlink_wire::xcp::XcpFields;
 use farlink_wire::{Duration, Instant, SeqNum, WireSize};
 use farlink_xcp::Context;
 
+use crate::bookmark::{Bookmark, bookmarks};
 use crate::link::Acknowledged;
 use crate::rtt::RttEstimator;
 use crate::scoreboard::Scoreboard;
@@ -145,7 +146,7 @@ pub struct Sender {
     link_question: Option<Question>,
     /// A tail loss probe is due; and: what was under way when the last one was.
     probe_wanted: bool,
-    probed_end: Option<SeqNum>,
+    probed_end: Bookmark,
     /// When something went out last that the receiver answers.
     asked_at: Instant,
     /// All that the source had has been sent; and: will have been with the planned segment.
@@ -156,6 +157,8 @@ pub struct Sender {
     /// Nothing is left to send for the first time after the planned segment.
     tail_after: bool,
 }
+
+bookmarks!(Sender { flight, governor, ahead, mtu, pair, probed_end });
 
 impl Sender {
     /// A sender whose next byte is `next`.
@@ -190,7 +193,7 @@ impl Sender {
             blind: Blind::default(),
             link_question: None,
             probe_wanted: false,
-            probed_end: None,
+            probed_end: Bookmark::NONE,
             asked_at: now,
             dry: false,
             dry_after: false,
@@ -369,7 +372,7 @@ impl Sender {
     /// The planned segment is new data that asks for an answer at the end of a flight.
     #[must_use]
     pub fn asks_at_end(&self, plan: &Plan) -> bool {
-        plan.purpose == Purpose::New && self.probed_end == Some(plan.seq)
+        plan.purpose == Purpose::New && *self.probed_end == Some(plan.seq)
     }
 
     /// The planned segment has been sent.

@@ -196,10 +196,19 @@ impl Split<'_> {
         self.legs.a.remember_rtt(r.b.tx.rtt().srtt());
         for leg in [&mut self.legs.a, &mut self.legs.b] {
             leg.forget_told_window();
+            leg.forget_places();
         }
         cx.happened(self.legs, Event::Slept(self.relays.carried()));
         self.relays.release(cx.pool, cx.links);
         Next::Become(Treatment::Dormant(dormant))
+    }
+
+    /// What is remembered of both streams, and lies too far away, is forgotten.
+    pub fn end_bookmarks(&mut self) {
+        for from in [Side::A, Side::B] {
+            let (relay, back) = self.relays.both_mut(from);
+            relay.end_bookmarks(self.legs.get_mut(from.other()), back.rx.marks_mut());
+        }
     }
 
     /// Books what is held now.

@@ -467,7 +467,7 @@ impl Split<'_> {
                     relay.forget_timeouts();
                 }
                 relay.waits_since = None;
-                relay.far_waits = relay.far_waits.map(|(at, _)| (at, now));
+                *relay.far_waits = relay.far_waits.map(|(at, _)| (at, now));
                 if all_lost {
                     relay.tx.restart_after_outage(now);
                 } else {

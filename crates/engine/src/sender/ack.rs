@@ -172,7 +172,7 @@ impl Sender {
         self.peer.advance(ack);
         self.ahead.advance(now, ack, soonest);
         // Kept longer, it would stand for bytes half the sequence space away.
-        self.probed_end = self.probed_end.filter(|end| end.after(ack));
+        *self.probed_end = self.probed_end.filter(|end| end.after(ack));
     }
 
     fn tell_controller(

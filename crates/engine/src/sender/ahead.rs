@@ -21,6 +21,7 @@
 use farlink_wire::{Duration, Instant, SeqNum};
 
 use super::Sender;
+use crate::bookmark::{Bookmark, bookmarks};
 use crate::leave::Leave;
 use crate::rtt::micros;
 use crate::scoreboard::Sent;
@@ -65,16 +66,18 @@ pub(super) struct Ahead {
 #[derive(Clone, Copy, Debug, Default)]
 struct Rounds {
     /// This one is over when so much is acknowledged.
-    end: Option<SeqNum>,
+    end: Bookmark,
     least_us: u32,
     before_us: u32,
 }
+
+bookmarks!(Rounds { end });
 
 impl Rounds {
     /// Everything before `una` is acknowledged, and everything before `next` has been sent.
     fn hear(&mut self, rtt_us: u32, una: SeqNum, next: SeqNum) {
         if self.end.is_none_or(|end| una.after(end)) {
-            *self = Self { end: Some(next), least_us: rtt_us, before_us: self.least_us };
+            *self = Self { end: Some(next).into(), least_us: rtt_us, before_us: self.least_us };
         } else {
             self.least_us = self.least_us.min(rtt_us);
         }
@@ -96,15 +99,17 @@ struct Left {
     /// The receiver was asked since, because of a reset.
     is_asked: bool,
     /// The window ended there, and had no room for a segment, while more was under way.
-    stopped: Option<SeqNum>,
+    stopped: Bookmark,
     /// What was sent again because the receiver had no room for it behind what was missing, bytes.
     dropped_bytes: u64,
     /// The oldest segment that was found missing, and how often it had been sent again before.
-    missed: Option<(SeqNum, u8)>,
+    missed: Bookmark<(SeqNum, u8)>,
     /// So much of runs was taken, and exactly a run was dropped, since that was told last.
     taken_bytes: u64,
     is_dropped: bool,
 }
+
+bookmarks!(Left { stopped, missed });
 
 /// See [`Left::run`].
 #[derive(Clone, Copy, Debug)]
@@ -119,6 +124,8 @@ struct Run {
     /// Something before it was missing then.
     is_excused: bool,
 }
+
+bookmarks!(Ahead { left, rounds });
 
 impl Ahead {
     /// All of it is done.
@@ -203,7 +210,7 @@ impl Ahead {
         } else if run.again_bytes >= taken && !run.is_excused && now.since(run.again_at) >= soonest {
             left.is_dropped = true;
         }
-        (left.run, left.stopped) = (None, None);
+        (left.run, *left.stopped) = (None, None);
     }
     /// The receiver holds everything before `upto`, by whatever way it came.
     pub fn skip_to(&mut self, upto: SeqNum) {
@@ -346,7 +353,7 @@ impl Sender {
     pub(super) fn note_stopped(&mut self) {
         let is_full = self.peer.room_from(self.flight.una()) < self.flight.mss();
         if let Some(left) = self.ahead.left.as_mut().filter(|left| is_full && left.run.is_some()) {
-            left.stopped = Some(self.peer.edge());
+            *left.stopped = Some(self.peer.edge());
         }
     }
 
@@ -382,7 +389,7 @@ impl Sender {
         let known = left.missed.filter(|(seq, _)| *seq == head.seq);
         let (seq, before) = known.unwrap_or((head.seq, head.repeats));
         let repeats = head.repeats.saturating_sub(before);
-        left.missed = Some((seq, before));
+        *left.missed = Some((seq, before));
         self.ahead.repairs = repeats < REPAIRS_MAX && left.dropped_bytes <= may_drop;
     }
 

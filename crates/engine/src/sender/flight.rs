@@ -5,6 +5,7 @@ use farlink_cc::Lost;
 use farlink_wire::{Duration, Instant, SackBlock, SeqNum};
 
 use crate::anew::Anew;
+use crate::bookmark::{Bookmark, bookmarks};
 use crate::checked::{Checked, all_hold};
 use crate::rate::{RateSample, RateSampler};
 use crate::recovery::{DUP_THRESH, Rack};
@@ -65,7 +66,7 @@ pub(super) struct Flight {
     /// A timeout has passed, and the oldest segment has not gone out again since.
     head_due: bool,
     /// No copy sent on purpose reaches beyond this; `None`: there has been none.
-    copied_end: Option<SeqNum>,
+    copied_end: Bookmark,
     /// Bytes of all such copies, as far as they can be counted.
     copied_bytes: u32,
     last_sent_at: Instant,
@@ -74,10 +75,12 @@ pub(super) struct Flight {
     /// When the leg was led another way: what was sent before teaches nothing about this one.
     moved_at: Option<Instant>,
     /// What stands before this was sent before or during an outage.
-    outage_until: Option<SeqNum>,
+    outage_until: Bookmark,
     /// Whether the path becomes another one at once.
     pub(super) steps: Option<Box<Steps>>,
 }
+
+bookmarks!(Flight { board, rack, copied_end, outage_until });
 
 impl Flight {
     /// Nothing is under way, and the next byte is `next`.
@@ -99,12 +102,12 @@ impl Flight {
             dup_credit_bytes: 0,
             repeats_many: false,
             head_due: false,
-            copied_end: None,
+            copied_end: Bookmark::NONE,
             copied_bytes: 0,
             last_sent_at: now,
             progress_at: now,
             moved_at: None,
-            outage_until: None,
+            outage_until: Bookmark::NONE,
             steps: None,
         }
     }
@@ -337,7 +340,7 @@ impl Flight {
     }
     /// What is told twice up to here was sent twice on purpose.
     pub fn note_copy(&mut self, end: SeqNum) {
-        self.copied_end = Some(self.copied_end.map_or(end, |before| before.max(end)));
+        *self.copied_end = Some(self.copied_end.map_or(end, |before| before.max(end)));
     }
     fn note_departure(&mut self, now: Instant, begin: SeqNum, end: SeqNum) {
         if self.board.is_empty() || !self.gateway {
@@ -383,7 +386,7 @@ impl Flight {
         self.head_due = false;
         self.una = ack;
         // It is not remembered until the numbers have wrapped.
-        self.copied_end = self.copied_end.filter(|end| ack.diff(*end) < COPIES_REMEMBERED);
+        *self.copied_end = self.copied_end.filter(|end| ack.diff(*end) < COPIES_REMEMBERED);
         self.progress_at = now;
         self.rack.on_progress(ack);
     }
@@ -589,7 +592,7 @@ impl Flight {
     }
     /// What an outage has lost says nothing of how lossy the leg is.
     pub fn lost_by_leg(&mut self, lost_bytes: u64) -> u64 {
-        self.outage_until = self.outage_until.filter(|until| self.una.before(*until));
+        *self.outage_until = self.outage_until.filter(|until| self.una.before(*until));
         if self.outage_until.is_some() { 0 } else { lost_bytes }
     }
 
@@ -645,7 +648,7 @@ impl Flight {
 
     /// The link has not carried all of what is under way.
     pub fn note_outage(&mut self) {
-        self.outage_until = (!self.board.is_empty()).then_some(self.next);
+        *self.outage_until = (!self.board.is_empty()).then_some(self.next);
     }
     /// Timeouts so far were no sign of anything.
     pub fn reset_backoff(&mut self) {
@@ -664,7 +667,7 @@ impl Flight {
         self.progress_at = now;
         self.head_due = false;
         // It may lie behind what was sent: a FIN that nobody is to have any more.
-        self.outage_until = self.outage_until.map(|until| until.min(upto));
+        *self.outage_until = self.outage_until.map(|until| until.min(upto));
     }
     /// What holds, where everything before `end` is held; `closely`: of each record, too.
     pub fn check(&self, end: SeqNum, closely: bool) -> Checked {

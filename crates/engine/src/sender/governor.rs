@@ -5,6 +5,7 @@ use farlink_cc::{Ack, Config, Congestion, Controller, Doubt, Lost, News, Reporte
 use farlink_wire::xcp::XcpFields;
 use farlink_wire::{Duration, Instant, SeqNum, WireSize};
 
+use crate::bookmark::{Bookmark, bookmarks};
 use crate::checked::{Checked, all_hold};
 use crate::pacing::Pacer;
 use crate::recovery::{Prr, Recovery, Verdict};
@@ -24,14 +25,16 @@ pub(super) struct Governor {
     /// The source is promised what the congestion window leaves, and has sent all of that.
     holds_source: bool,
     /// Where the congestion window stopped it, until that is acknowledged.
-    stop: Option<SeqNum>,
+    stop: Bookmark,
     /// An ECN echo counts no more before this is acknowledged.
-    cwr_until: Option<SeqNum>,
+    cwr_until: Bookmark,
     /// Nothing new that begins here, or behind it, leaves before then.
     held: Option<Box<(SeqNum, Instant)>>,
     /// CWR is owed with the next new segment (RFC 3168 6.1.2).
     cwr_owed: bool,
 }
+
+bookmarks!(Governor { stop, cwr_until });
 
 impl Governor {
     /// Nothing has been sent yet.
@@ -44,8 +47,8 @@ impl Governor {
             paced_until: None,
             is_limited: false,
             holds_source: false,
-            stop: None,
-            cwr_until: None,
+            stop: Bookmark::NONE,
+            cwr_until: Bookmark::NONE,
             held: None,
             cwr_owed: false,
         }
@@ -60,7 +63,7 @@ impl Governor {
         };
         all_hold(&[
             (sent(recover), "recovery ends beyond what was sent"),
-            (sent(self.stop), "the window stopped beyond what was sent"),
+            (sent(*self.stop), "the window stopped beyond what was sent"),
         ])
     }
     /// The congestion controller.
@@ -205,7 +208,7 @@ impl Governor {
     /// The congestion window keeps back what begins here.
     pub fn stop_at(&mut self, next: SeqNum) {
         self.is_limited = true;
-        self.stop = Some(next);
+        *self.stop = Some(next);
     }
     /// Something else keeps it back.
     pub fn note_not_limited(&mut self) {
@@ -234,7 +237,7 @@ impl Governor {
 
     /// Everything before `una` has arrived.
     pub fn advance(&mut self, una: SeqNum) {
-        self.stop = self.stop.filter(|stop| stop.after(una));
+        *self.stop = self.stop.filter(|stop| stop.after(una));
     }
     /// The controller hears of what an acknowledgement told. Returns whether it holds back more
     /// than the path would.
@@ -352,10 +355,10 @@ impl Governor {
     /// An acknowledgement echoes congestion, or does not, while something is under way from `una`
     /// to `next`. Returns whether that is a reason for recovery.
     pub fn on_ece(&mut self, una: SeqNum, next: SeqNum, ece: bool, is_under_way: bool) -> bool {
-        self.cwr_until = self.cwr_until.filter(|until| una.before(*until));
+        *self.cwr_until = self.cwr_until.filter(|until| una.before(*until));
         let is_news = ece && self.cwr_until.is_none() && self.recovery.is_open() && is_under_way;
         if is_news {
-            self.cwr_until = Some(next);
+            *self.cwr_until = Some(next);
             self.cwr_owed = true;
         }
         is_news
@@ -364,14 +367,14 @@ impl Governor {
     /// The receiver has everything, part of which was never sent from here.
     pub fn skip(&mut self) {
         self.held = None;
-        self.stop = None;
+        *self.stop = None;
         self.recovery = Recovery::Open;
         self.paced_until = None;
     }
     /// Another controller takes over.
     pub fn replace(&mut self, config: &Config) {
         *self.cc = Controller::new(config);
-        self.stop = None;
+        *self.stop = None;
     }
     /// Fast recovery ends with the controller that made it: what is lost is repeated within the new
     /// window. Returns whether it was under way.

@@ -5,6 +5,7 @@ use farlink_wire::{Instant, SeqNum};
 use farlink_xcp::{Context, Member, Reported};
 
 use super::Sender;
+use crate::bookmark::{Bookmark, bookmarks};
 use crate::peer::Identity;
 
 /// What it has with the allowance that it shares, and with the gateway that tells of routers.
@@ -15,12 +16,14 @@ pub(super) struct Membership {
     told_by: Identity,
     /// What is told before more than this is acknowledged is of another way, or for another
     /// controller.
-    since: Option<SeqNum>,
+    since: Bookmark,
 }
+
+bookmarks!(Membership { since });
 
 impl Default for Membership {
     fn default() -> Self {
-        Self { member: Member::of_new_flow(), told_by: Identity::UNKNOWN, since: None }
+        Self { member: Member::of_new_flow(), told_by: Identity::UNKNOWN, since: Bookmark::NONE }
     }
 }
 
@@ -45,7 +48,7 @@ impl Sender {
     pub(super) fn leave_routers(&mut self) {
         if self.cc().kind() == Kind::Xcp {
             self.pair.member = Member::default();
-            self.pair.since = Some(self.snd_nxt());
+            *self.pair.since = Some(self.snd_nxt());
         }
     }
 
@@ -71,7 +74,7 @@ impl Sender {
             Feedback::Sum(sum) => sums.hear(sum, allowed),
             Feedback::Since(change) => sums.hear_since(change),
         };
-        self.pair.since = self.pair.since.filter(|since| ack.before_eq(*since));
+        *self.pair.since = self.pair.since.filter(|since| ack.before_eq(*since));
         if self.pair.since.is_some() {
             return;
         }
@@ -101,7 +104,7 @@ impl Sender {
     /// found out that they are not to be believed, all others hear of it.
     pub fn follow_pair(&mut self, now: Instant, mut context: Option<&mut Context>) {
         // Kept longer, it would stand for bytes half the sequence space away.
-        self.pair.since = self.pair.since.filter(|since| self.snd_una().before_eq(*since));
+        *self.pair.since = self.pair.since.filter(|since| self.snd_una().before_eq(*since));
         let parted = self.governor.take_parted();
         if let (Some(context), Some((why, rounds))) = (&mut context, parted) {
             context.doubt(now, why, rounds);

@@ -248,7 +248,7 @@ impl Sender {
             happened.unproved = due(self.proof_due()) && self.repeat_unproved(now);
             if !self.flight.is_empty() && !happened.unproved {
                 self.probe_wanted = true;
-                self.probed_end = Some(self.snd_nxt());
+                *self.probed_end = Some(self.snd_nxt());
             }
         }
         self.peer.on_timer(now, self.snd_nxt(), self.rto(), self.flight.rto_bounds().max);

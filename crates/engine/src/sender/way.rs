@@ -2,6 +2,8 @@
 //! over.
 
 use farlink_cc::Config;
+
+use crate::bookmark::{Bookmark, bookmarks};
 use farlink_wire::{Duration, Instant, SeqNum};
 
 use super::{Blind, Plan, Purpose, Sender, Silence, Supply};
@@ -12,15 +14,17 @@ pub(super) struct MtuProbe {
     /// Payload to try.
     wanted: Option<u32>,
     /// The one under way.
-    sent: Option<(SeqNum, SeqNum)>,
+    sent: Bookmark<(SeqNum, SeqNum)>,
 }
+
+bookmarks!(MtuProbe { sent });
 
 impl MtuProbe {
     pub fn sent(&mut self, from: SeqNum, to: SeqNum) {
-        self.sent = Some((from, to));
+        *self.sent = Some((from, to));
     }
     pub fn forget(&mut self) {
-        self.sent = None;
+        *self.sent = None;
     }
 }
 
@@ -199,10 +203,10 @@ impl Sender {
 
     /// What has become of it, as soon as that is known.
     pub(super) fn take_mtu_probe(&mut self) -> Option<bool> {
-        let (from, to) = self.mtu.sent?;
+        let (from, to) = (*self.mtu.sent)?;
         let arrived =
             if self.snd_una().after_eq(to) { true } else { self.flight.board().is_held(from, to)? };
-        self.mtu.sent = None;
+        *self.mtu.sent = None;
         Some(arrived)
     }
 }

@@ -118,3 +118,52 @@ fn the_first_word_after_a_silence_brings_what_is_missing_at_once() {
     let got = t.take(Host::B);
     assert!(got.iter().any(|s| s.seq == 101 && s.payload.len() == 100), "{got:?}");
 }
+
+/// More than 2^31 bytes lie between: what was passed long ago is not taken for what lies ahead.
+#[test]
+fn what_was_passed_before_the_numbers_came_round_is_forgotten() {
+    const SYN: &str = "win 65535 <mss 1460,sackOK,ws 14,ts 1000 0>";
+    let mut t = Script::new();
+    t.play(&format!("a > S 0 {SYN}\n b < S 0\n b > S. 0 ack 1 {SYN}\n a < S. 0 ack 1\n a > . 1 ack 1 win 65535 <ts 1000 1000>\n drop"));
+    let mut at: u32 = 1;
+    let mut stamp = 2_000;
+    for carried in [0, (1 << 31) + (100 << 20)] {
+        let begin = at;
+        while at.wrapping_sub(begin) < carried {
+            let end = at.wrapping_add(45 * 1448);
+            t.play(&format!("a > P. {at}:{end} ack 1 win 65535 <ts {stamp} {stamp}> {{gso 1448}}\n drop a"));
+            loop {
+                let ends = t.take(Host::B).into_iter().filter(|s| !s.payload.is_empty());
+                let Some(got) = ends.map(|s| s.seq.wrapping_add(s.payload.len() as u32)).last() else {
+                    break;
+                };
+                stamp += 1;
+                t.play(&format!("b > . 1 ack {got} win 65535 <ts {stamp} {stamp}>\n ~1\n drop a"));
+            }
+            at = end;
+        }
+        t.assert(t.status().custody_bytes == 0, "all of it has arrived");
+        let end = at.wrapping_add(1448);
+        stamp += 2_000;
+        t.play(&format!("a > P. {at}:{end} ack 1 win 65535 <ts {stamp} {stamp}>\n ~1000\n drop"));
+        // b answers past us.
+        t.play(&format!("a > . {end} ack 1 win 65535 <ts {} {}>\n ~50\n drop", stamp + 1000, stamp + 1000));
+        at = end;
+        for _ in 0..3 {
+            let end = at.wrapping_add(1448);
+            t.play(&format!(
+                "a > . {at}:{end} ack 1 win 65535 <ts {} {}>\n ~1\n drop",
+                stamp + 1100,
+                stamp + 1100
+            ));
+            t.assert(t.status().custody_bytes == 1448, "b may still lack it");
+            at = end;
+        }
+        // The way leads here again.
+        stamp += 2_000;
+        for _ in 0..9 {
+            stamp += 200;
+            t.play(&format!("b > . 1 ack {at} win 65535 <ts {stamp} {stamp}>\n ~200\n drop"));
+        }
+    }
+}
