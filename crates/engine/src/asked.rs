@@ -42,8 +42,10 @@ impl At {
         Self(NonZeroU32::MIN | (now.as_nanos() / 1_000_000) as u32)
     }
 
+    /// Zero before it has come.
     fn since(self, now: Instant) -> Duration {
-        Duration::from_millis(Self::of(now).0.get().wrapping_sub(self.0.get()).into())
+        let ms = Self::of(now).0.get().wrapping_sub(self.0.get()) as i32;
+        Duration::from_millis(u64::try_from(ms).unwrap_or(0))
     }
 }
 
@@ -67,9 +69,9 @@ pub struct Gone {
 }
 
 impl Gone {
-    /// One has gone on.
-    pub fn note(&mut self, now: Instant, s: &TcpSegment, how: Goes) {
-        let gone = Some(Stamped { at: At::of(now), stamp: s.options.timestamps.map_or(0, |t| t.val) });
+    /// One has gone on, and has left then.
+    pub fn note(&mut self, left_at: Instant, s: &TcpSegment, how: Goes) {
+        let gone = Some(Stamped { at: At::of(left_at), stamp: s.options.timestamps.map_or(0, |t| t.val) });
         match how {
             Goes::Plain => self.plain = gone,
             Goes::With => self.with = gone,
@@ -90,7 +92,7 @@ impl Gone {
         self.plain.is_some() || self.began_with_both
     }
 
-    /// So long ago one has gone on with the option alone.
+    /// So long ago one has left with the option alone.
     #[must_use]
     pub fn waits(&self, now: Instant) -> Duration {
         self.with.filter(|_| !self.began_with_both).map_or(Duration::ZERO, |with| with.at.since(now))

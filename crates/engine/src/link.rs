@@ -16,6 +16,7 @@ mod far_end;
 mod losses;
 mod memory;
 mod meter;
+mod openings;
 mod packet_time;
 mod pairs;
 mod recognised;
@@ -67,6 +68,7 @@ use far_end::FarEnd;
 use losses::Losses;
 use memory::Memory;
 use meter::Meter;
+use openings::Openings;
 use pairs::Pairs;
 use round_trip::RoundTrip;
 use silence::Silence;
@@ -114,6 +116,7 @@ pub struct Link {
     /// The rate that open connections have been told of last.
     told_bps: u64,
     far_end: FarEnd,
+    openings: Openings,
     round_trip: RoundTrip,
     /// The same of full segments.
     full_round_trip: RoundTrip,
@@ -371,6 +374,7 @@ impl Link {
             way_back: WayBack::default(),
             told_bps: declared.rate_bps.unwrap_or(0),
             far_end: FarEnd::default(),
+            openings: Openings::default(),
             round_trip: RoundTrip::default(),
             full_round_trip: RoundTrip::default(),
             unwaited_round_trip: RoundTrip::default(),

@@ -62,15 +62,16 @@ impl Engine {
         let plain = (wanted == Goes::Both).then(|| Kept::of(via, s, packet));
         let asks = wanted != Goes::Plain;
         let said = if asks { insert_opening(packet, FARLINK_SYN, Some(opening)) } else { None };
-        if let Some(plain) = plain.filter(|_| said.is_some())
-            && let Some(link) = self.links.at_mut(out)
-        {
+        let Some(link) = self.links.at_mut(out) else { return false };
+        let left_at = link.note_opening_sent(now, packet_bytes(packet));
+        if let Some(plain) = plain.filter(|_| said.is_some()) {
+            link.note_opening_sent(now, s.ip.total_len);
             link.boxes_mut().note_tried(now, Carrier::Syn, s.ip.dst);
             link.boxes_mut().note_trial((s.ip.dst, s.dst_port, s.src_port));
             self.copies.push(plain);
         }
         if let Some(h) = self.syns.get_mut(&key) {
-            h.asked.note(now, s, if said.is_some() { wanted } else { Goes::Plain });
+            h.asked.note(left_at, s, if said.is_some() { wanted } else { Goes::Plain });
         }
         said.is_some_and(|said| said.leaves_twice)
     }
@@ -150,10 +151,10 @@ impl Engine {
     ) -> bool {
         let Some(h) = self.syns.get_mut(&key) else { return false };
         let Some(upstream) = h.a.peer.hello() else { return false };
-        let Some(link) = self.links.at(h.a.via) else { return false };
+        let Some(link) = self.links.at_mut(h.a.via) else { return false };
         let wanted = link.tells(now, h);
         if wanted == Goes::Plain {
-            h.told.note(now, s, wanted);
+            h.told.note(link.note_opening_sent(now, s.ip.total_len), s, wanted);
             return false;
         }
         let crossing = link.boxes().crossing(now, Carrier::Answer, h.a.addr);
@@ -168,14 +169,15 @@ impl Engine {
         });
         let plain = (wanted == Goes::Both).then(|| Kept::of(via, s, packet));
         let said = insert_opening(packet, FARLINK_SYN_ACK, opening);
-        if let Some(plain) = plain.filter(|_| said.is_some())
-            && let Some(link) = self.links.at_mut(towards)
-        {
+        let Some(link) = self.links.at_mut(towards) else { return false };
+        let left_at = link.note_opening_sent(now, packet_bytes(packet));
+        if let Some(plain) = plain.filter(|_| said.is_some()) {
+            link.note_opening_sent(now, s.ip.total_len);
             link.boxes_mut().note_tried(now, Carrier::Answer, s.ip.dst);
             self.copies.push(plain);
         }
         let Some(h) = self.syns.get_mut(&key) else { return false };
-        h.told.note(now, s, if said.is_some() { wanted } else { Goes::Plain });
+        h.told.note(left_at, s, if said.is_some() { wanted } else { Goes::Plain });
         if let Some(said) = said
             && let Some(answer) = h.answer.as_mut()
         {
@@ -235,6 +237,10 @@ impl Engine {
             answer.agreed.mss_raised = true;
         }
     }
+}
+
+fn packet_bytes(packet: &PacketBuf) -> u32 {
+    u32::try_from(packet.bytes().len()).unwrap_or(u32::MAX)
 }
 
 impl Link {

@@ -74,6 +74,12 @@ impl PacketTime {
         Duration::from_nanos(self.segment_ns(payload_bytes))
     }
 
+    /// And one of so many bytes with its headers.
+    #[must_use]
+    pub fn of_packet(self, bytes: u64) -> Duration {
+        Duration::from_nanos(bytes.saturating_mul(self.byte_ns.into()))
+    }
+
     fn segment_ns(self, payload_bytes: u64) -> u64 {
         HEADER_BYTES.saturating_add(payload_bytes).saturating_mul(self.byte_ns.into())
     }

@@ -137,6 +137,29 @@ fn a_syn_that_is_repeated_too_early_goes_as_it_came() {
     }
 }
 
+/// Twenty SYNs take 1.3 s into a slow link: the last ones have not left yet when their hosts repeat
+/// them.
+#[test]
+fn what_is_repeated_before_it_has_left_goes_as_it_came() {
+    let mut t = Script::with(|s| {
+        s.link = Some(Link { rate_bps: Some(9_600), rtt: Some(Duration::from_millis(40)), ..link() });
+    });
+    let mut seen = Vec::new();
+    let mut play = |text: &str| {
+        t.play(text);
+        seen.extend(t.take(Host::B));
+    };
+    for wait in ["~1000", "~5000"] {
+        (41_000..41_020).for_each(|port| play(&format!("a > S 0 win 65535 {USUAL} {{port {port}}}")));
+        play(wait);
+    }
+    let went = |port| {
+        let of_port = seen.iter().filter(|s| s.segment.src_port == port);
+        of_port.map(|s| s.segment.options.has_ours()).collect::<Vec<_>>()
+    };
+    assert_eq!((went(41_000), went(41_019)), (vec![true, true, false], vec![true, false]));
+}
+
 /// And a third goes as it came, on a link that loses, too: chance does not take so many.
 #[test]
 fn a_third_syn_asks_for_no_gateway() {
