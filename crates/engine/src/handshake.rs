@@ -194,14 +194,18 @@ pub struct SynCache {
     lifetime: Duration,
     serial: u64,
     evicted: u64,
+    /// Those that keep something, by serial, in the order in which it came; some do not any more.
+    keeps: VecDeque<(u64, Key)>,
     kept_count: usize,
     kept_bytes: usize,
+    kept_max_bytes: usize,
 }
 
 impl SynCache {
-    /// At most `max` entries, each for at most `lifetime`.
+    /// At most `max` entries, each for at most `lifetime`; what they keep takes at most so many
+    /// bytes.
     #[must_use]
-    pub fn new(max: usize, lifetime: Duration, seed: u64) -> Self {
+    pub fn new(max: usize, kept_max_bytes: usize, lifetime: Duration, seed: u64) -> Self {
         Self {
             map: HashMap::with_hasher(FixedState::with_seed(seed)),
             order: VecDeque::new(),
@@ -209,8 +213,10 @@ impl SynCache {
             lifetime,
             serial: 0,
             evicted: 0,
+            keeps: VecDeque::new(),
             kept_count: 0,
             kept_bytes: 0,
+            kept_max_bytes,
         }
     }
     /// Entries.
@@ -232,6 +238,7 @@ impl SynCache {
     pub fn memory_bytes(&self) -> usize {
         self.map.capacity() * (size_of::<Key>() + size_of::<HalfOpen>() + 1)
             + self.order.capacity() * size_of::<(Instant, u64, Key)>()
+            + self.keeps.capacity() * size_of::<(u64, Key)>()
             + self.kept_bytes
     }
     /// When the oldest entry expires.
@@ -288,22 +295,47 @@ impl SynCache {
         self.let_go(old);
         self.order.push_back((now, self.serial, *key));
         self.bound_order();
+        self.keeps.push_back((self.serial, *key));
+        self.bound_kept();
         true
     }
 
-    /// What need not wait any longer, in the order in which it came.
-    pub(crate) fn take_kept(&mut self, mut may_go: impl FnMut(&Kept) -> bool) -> Vec<Kept> {
-        if self.kept_count == 0 {
-            return Vec::new();
+    /// What was kept first goes first: its host may have given up, and repeats it otherwise.
+    fn bound_kept(&mut self) {
+        while self.kept_bytes > self.kept_max_bytes {
+            let Some((serial, key)) = self.keeps.pop_front() else { break };
+            let kept = self.map.get_mut(&key).filter(|h| h.serial == serial).and_then(|h| h.kept.take());
+            self.let_go(kept);
         }
+        if self.keeps.len() > self.kept_count + self.kept_count / 4 + KEPT_ENTRIES {
+            let map = &self.map;
+            let is_kept = |(serial, key): &(u64, Key)| {
+                map.get(key).is_some_and(|h| h.serial == *serial && h.kept.is_some())
+            };
+            self.keeps.retain(is_kept);
+            self.keeps.shrink_to(self.kept_count + KEPT_ENTRIES);
+        }
+    }
+
+    /// What need not wait any longer, in the order in which it came: so many at most.
+    pub(crate) fn take_kept(&mut self, most: usize, mut may_go: impl FnMut(&Kept) -> bool) -> Vec<Kept> {
         let mut freed = Vec::new();
-        for h in self.map.values_mut() {
-            if let Some(kept) = h.kept.take_if(|kept| may_go(kept)) {
-                freed.push((h.serial, kept));
+        let mut waiting = Vec::new();
+        while freed.len() < most
+            && let Some((serial, key)) = self.keeps.pop_front()
+        {
+            let Some(h) = self.map.get_mut(&key).filter(|h| h.serial == serial) else { continue };
+            match h.kept.take_if(|kept| may_go(kept)) {
+                Some(kept) => freed.push(kept),
+                None if h.kept.is_some() => waiting.push((serial, key)),
+                None => {}
             }
         }
-        freed.sort_unstable_by_key(|(serial, _)| *serial);
-        freed.into_iter().filter_map(|(_, kept)| self.let_go(Some(kept))).map(|kept| *kept).collect()
+        waiting.into_iter().rev().for_each(|entry| self.keeps.push_front(entry));
+        if self.keeps.is_empty() {
+            self.keeps = VecDeque::new();
+        }
+        freed.into_iter().filter_map(|kept| self.let_go(Some(kept))).map(|kept| *kept).collect()
     }
 
     /// Entries whose key came again leave stale places in the queue: bounded, too.

@@ -4,7 +4,7 @@
 
 use core::net::IpAddr;
 
-use farlink_wire::{Offload, PacketBuf, Pool, TcpSegment};
+use farlink_wire::{Offload, PacketBuf, Parsed, Pool, TcpSegment, edit, parse};
 
 use crate::net::IfaceId;
 
@@ -23,6 +23,21 @@ impl Kept {
     /// A copy of a packet that came in by `via`.
     pub fn of(via: IfaceId, s: &TcpSegment, packet: &PacketBuf) -> Self {
         Self { bytes: packet.bytes().into(), offload: packet.offload, via, ends: (s.ip.src, s.ip.dst) }
+    }
+
+    /// The same without its payload, which its host repeats: many of them may wait, for long.
+    pub fn headers_of(via: IfaceId, s: &TcpSegment, packet: &PacketBuf, pool: &mut Pool) -> Self {
+        if s.payload_len == 0 {
+            return Self::of(via, s, packet);
+        }
+        let mut copy = PacketBuf::from_slice(pool, packet.bytes(), packet.offload);
+        // It may have got an option since it came.
+        if let Parsed::Tcp(s) = parse(copy.bytes()) {
+            edit::cut_payload(&mut copy, &s);
+        }
+        let kept = Self::of(via, s, &copy);
+        copy.recycle(pool);
+        kept
     }
 
     /// Memory, bytes.

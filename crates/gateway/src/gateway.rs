@@ -65,6 +65,8 @@ pub struct Gateway {
     pub(crate) actions_changed: bool,
     /// What waits is to be looked at with the next flush: routes have moved, or a link has gone.
     pub(crate) reroute_wanted: bool,
+    /// More handshakes that have waited for their link may go on then.
+    pub(crate) kept_due: Option<Instant>,
     wakes: Wakes,
     late: Late,
 }
@@ -95,6 +97,7 @@ impl Gateway {
             drain_wanted: false,
             actions_changed: false,
             reroute_wanted: false,
+            kept_due: None,
             wakes: Wakes::default(),
             late: Late::default(),
         }
@@ -471,6 +474,7 @@ impl Gateway {
             Deadline::first(links),
             fragments.map(|at| Deadline { at, what: Due::Reassembly }),
             self.outlet.left_behind.deadline().map(|at| Deadline { at, what: Due::LeftBehind }),
+            self.kept_due.map(|at| Deadline { at, what: Due::Work }),
         ])
     }
 

@@ -5,12 +5,16 @@ use farlink_engine::ReadyId;
 use farlink_engine::link::Boxes;
 use farlink_engine::link::{Change, Evidence, State, Witness};
 use farlink_engine::net::{IfaceId, Way};
-use farlink_wire::{Instant, ip};
+use farlink_wire::{Duration, Instant, ip};
 
 use crate::gateway::Gateway;
 use crate::links::Waiting;
 use crate::network::Network;
 use crate::outlet::Grants;
+
+/// Handshakes that have waited for their link go on so many at once, and so long apart.
+const KEPT_AT_ONCE: usize = 64;
+const KEPT_APART: Duration = Duration::from_millis(10);
 
 impl Gateway {
     /// The carrier of an interface came or went.
@@ -82,7 +86,8 @@ impl Gateway {
 
     /// Links that are back, and routes that have moved, since the last flush.
     pub(crate) fn follow_links(&mut self, now: Instant, net: &mut dyn Network) {
-        if !self.reroute_wanted && !self.engine.has_links_back() {
+        let is_due = self.kept_due.is_some_and(|at| at <= now);
+        if !self.reroute_wanted && !self.engine.has_links_back() && !is_due {
             return;
         }
         for way in self.engine.take_links_back() {
@@ -90,7 +95,15 @@ impl Gateway {
         }
         self.engine.restart_hosts(now, &mut self.outlet.exit(now, net, Grants::Unasked));
         self.reroute(now, net);
-        for (via, packet) in self.engine.take_kept(&mut self.outlet.exit(now, net, Grants::Unasked)) {
+        self.pass_kept(now, net);
+    }
+
+    /// Handshakes that have waited for their link go on, a few at a time: there may be thousands,
+    /// and others want to use the link, too.
+    fn pass_kept(&mut self, now: Instant, net: &mut dyn Network) {
+        let kept = self.engine.take_kept(KEPT_AT_ONCE, &mut self.outlet.exit(now, net, Grants::Unasked));
+        self.kept_due = (kept.len() == KEPT_AT_ONCE).then_some(now + KEPT_APART);
+        for (via, packet) in kept {
             self.forward(now, via, self.outlet.places().of_packet(packet.bytes()), packet, net);
         }
     }

@@ -10,7 +10,7 @@
 use crate::bytes::{pad4, put, put_u16, u8_at, u16_at, u32_at};
 use crate::checksum;
 use crate::ip::{IPV6_HEADER_BYTES, MORE_FRAGMENTS, OFFSET_MASK, jumbo_len_at};
-use crate::offload::ChecksumState;
+use crate::offload::{ChecksumState, Gso, Offload};
 use crate::options::{
     KIND_END, KIND_MSS, KIND_NOP, KIND_TIMESTAMPS, OPTIONS_BYTES_MAX, OptionWalk, RawOption,
     TIMESTAMPS_PADDED_BYTES, is_marked_in_padding,
@@ -230,6 +230,21 @@ pub fn remove_farlink_option(p: &mut PacketBuf, s: &TcpSegment) {
     }
     put(p.bytes_mut(), options_at, &kept);
     finish_resize(p, s, new_total, kept.len(), old);
+}
+
+/// Takes the payload out of a packet that need not carry it: what its sender will repeat.
+pub fn cut_payload(p: &mut PacketBuf, s: &TcpSegment) {
+    let at = s.tcp_offset();
+    let (total, header_len) = (s.payload_offset, p.offload.header_len);
+    let Some(payload) = p.bytes().get(total..total.saturating_add(s.payload_len)) else { return };
+    if payload.is_empty() || !can_write_total_len(p.bytes(), total) {
+        return;
+    }
+    let old = checksum::add(tcp_header_sum(p.bytes(), at), checksum::sum(payload));
+    let options_len = s.tcp_header_len().saturating_sub(TCP_HEADER_BYTES);
+    finish_resize(p, s, total, options_len, old);
+    p.truncate(total);
+    p.offload = Offload { gso: Gso::None, gso_size: 0, gso_ecn: false, header_len, ..p.offload };
 }
 
 /// The options area without Farlink's options, a multiple of four bytes; `None` when there is none

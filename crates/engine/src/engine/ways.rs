@@ -211,7 +211,8 @@ impl Engine {
         let way = self.links.way(route.iface);
         let is_away = self.links.is_away(way);
         let Some(link) = self.links.get_mut(way).filter(|_| is_away) else { return Some(packet) };
-        if !self.syns.keep(now, &key, Kept::of(via, s, &packet)) {
+        let kept = Kept::headers_of(via, s, &packet, &mut self.pool);
+        if !self.syns.keep(now, &key, kept) {
             return Some(packet);
         }
         link.hasten_probe(now);
@@ -223,14 +224,14 @@ impl Engine {
     }
 
     /// What has waited for a link that is there again, or no longer leaves by one that is away, in
-    /// the order in which it came: by which interface, and what.
-    pub fn take_kept(&mut self, net: &mut dyn World) -> Vec<(IfaceId, PacketBuf)> {
+    /// the order in which it came, so many at most: by which interface, and what.
+    pub fn take_kept(&mut self, most: usize, net: &mut dyn World) -> Vec<(IfaceId, PacketBuf)> {
         let links = &self.links;
         let may_go = |kept: &Kept| {
             let route = net.route(kept.via, kept.ends.0, kept.ends.1);
             route.is_none_or(|r| !links.is_away(links.way(r.iface)))
         };
-        let freed = self.syns.take_kept(may_go);
+        let freed = self.syns.take_kept(most, may_go);
         freed.into_iter().map(|kept| (kept.via, kept.into_packet(&mut self.pool))).collect()
     }
 }

@@ -134,7 +134,7 @@ fn what_was_passed_before_the_numbers_came_round_is_forgotten() {
             t.play(&format!("a > P. {at}:{end} ack 1 win 65535 <ts {stamp} {stamp}> {{gso 1448}}\n drop a"));
             loop {
                 let ends = t.take(Host::B).into_iter().filter(|s| !s.payload.is_empty());
-                let Some(got) = ends.map(|s| s.seq.wrapping_add(s.payload.len() as u32)).last() else {
+                let Some(got) = ends.map(|s| s.seq.wrapping_add(s.payload.len() as u32)).next_back() else {
                     break;
                 };
                 stamp += 1;

@@ -1,7 +1,9 @@
 //! What long times leave behind: nothing. All memory that traffic makes grow is counted, and stays
 //! with the connections that there are, not with what they have done.
 
-use crate::script::{Script, USUAL};
+use crate::script::network::TO_B;
+use crate::script::{Host, Script, USUAL};
+use farlink_gateway::config::Link;
 use farlink_gateway::engine_status::Memory;
 
 fn memory(t: &mut Script) -> Memory {
@@ -159,4 +161,34 @@ fn everything_that_grows_is_counted_and_goes_back() {
     assert!(t.mode() == "none" && after.blocks_bytes == 0 && after.relays_bytes == 0, "{after:?}");
     assert!(after.boards_bytes == 0 && after.lists_bytes == 0, "{after:?}");
     assert!(after.state_bytes() < m.state_bytes() / 4, "{after:?} {m:?}");
+}
+
+/// SYNs with data wait for a link that is away: their headers, within a sixteenth of the pool, the
+/// newest; and they go on a few at a time.
+#[test]
+fn what_waits_for_a_link_is_bounded_and_goes_on_in_order() {
+    let mut t = Script::with(|s| {
+        s.link = Some(Link { name: "sat".into(), ..Link::default() });
+        s.config.limits.pool_bytes = 1 << 20;
+    });
+    let before = t.status().memory.half_open_bytes;
+    t.set_carrier(TO_B, false);
+    for port in 10_000..11_000 {
+        t.play(&format!("a > S 0:1000 win 65535 <mss 1460,sackOK,ws 7> {{port {port}}}\n drop"));
+    }
+    let entries = t.status().half_open as usize;
+    assert_eq!(entries, 1_000);
+    let kept = t.status().memory.half_open_bytes - before;
+    assert!(kept < 1_000 * 1_000, "their data is not kept: {kept}");
+    t.set_carrier(TO_B, true);
+    let mut ports = Vec::new();
+    for turn in 0..100 {
+        let seen = t.take(Host::B);
+        assert!(seen.len() <= 64, "{turn}: {}", seen.len());
+        assert!(seen.iter().all(|s| s.payload.is_empty() && s.seq == 0 && s.segment.flags.syn()));
+        ports.extend(seen.iter().map(|s| s.segment.src_port));
+        t.play("~10");
+    }
+    assert!(ports.is_sorted() && ports.last() == Some(&10_999), "the newest, in order: {ports:?}");
+    assert!((200..1_000).contains(&ports.len()), "a sixteenth of a MiB: {}", ports.len());
 }

@@ -268,3 +268,31 @@ fn hops_to_live() {
     edit::increment_packet_ttl(&mut []);
     edit::increment_packet_ttl(&mut [0x45, 0, 0]);
 }
+
+#[test]
+fn a_payload_is_cut_off() {
+    for (v6, len) in [(false, 1_000), (false, 1_001), (true, 1_000), (true, 1_001)] {
+        let payload: Vec<u8> = (0..len).map(|n| (n * n / 7) as u8).collect();
+        for partial in [false, true] {
+            let whole = packet(v6, &[2, 4, 5, 0xb4, 1, 3, 3, 7], &payload);
+            let bare = packet(v6, &[2, 4, 5, 0xb4, 1, 3, 3, 7], &[]);
+            let mut p = buf(&whole);
+            let s = tcp(p.bytes());
+            if partial {
+                let (at, len) = (s.tcp_offset(), (p.len() - s.tcp_offset()) as u32);
+                let pseudo = checksum::pseudo_header(s.ip.src, s.ip.dst, 6, len);
+                p.bytes_mut()[at + 16..at + 18].copy_from_slice(&pseudo.to_be_bytes());
+                p.offload.checksum = ChecksumState::Partial { start: at as u16, offset: 16 };
+            }
+            edit::cut_payload(&mut p, &s);
+            assert_eq!(p.len(), bare.len());
+            if partial {
+                let at = s.tcp_offset();
+                let pseudo = checksum::pseudo_header(s.ip.src, s.ip.dst, 6, (p.len() - at) as u32);
+                assert_eq!(p.bytes()[at + 16..at + 18], pseudo.to_be_bytes(), "of the shorter one");
+            } else {
+                assert_eq!(p.bytes(), bare);
+            }
+        }
+    }
+}
