@@ -6,7 +6,7 @@
 //! followed by `n` bytes without meaning, is answered with the bytes, and the next such line
 //! awaited until the client ends.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,7 +48,7 @@ pub struct Served {
 
 #[derive(Debug, Default)]
 struct Shared {
-    ended: Mutex<HashMap<SocketAddr, Served>>,
+    ended: Mutex<HashMap<SocketAddr, VecDeque<Served>>>,
     news: Condvar,
     stop: AtomicBool,
 }
@@ -91,7 +91,8 @@ impl Server {
         let end = Instant::now() + patience;
         let mut ended = self.shared.ended.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            if let Some(served) = ended.remove(&client) {
+            // A client may take the same port again.
+            if let Some(served) = ended.get_mut(&client).and_then(VecDeque::pop_front) {
                 return Some(served);
             }
             let left = end.checked_duration_since(Instant::now())?;
@@ -117,7 +118,7 @@ fn accept_all(listener: &TcpListener, shared: &Arc<Shared>) {
             let serve = move || {
                 let served = serve(stream);
                 let mut ended = shared.ended.lock().unwrap_or_else(PoisonError::into_inner);
-                ended.insert(plain(peer), served);
+                ended.entry(plain(peer)).or_default().push_back(served);
                 shared.news.notify_all();
             };
             // Without a thread the connection closes, which the client reports.
