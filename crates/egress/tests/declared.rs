@@ -100,9 +100,9 @@ fn what_is_declared_too_low_is_found_by_short_trains() {
 #[test]
 fn where_the_rate_is_right_a_train_finds_nothing_and_leaves_nothing() {
     for rtt_ms in [40, 500] {
-        for loss_permille in [0, 10] {
+        for (loss_permille, hosts_tell) in [(0, false), (10, false), (0, true)] {
             let mut m = Model::declared(RATE_BPS, rtt_ms, 100);
-            (m.tries, m.loss_permille) = (true, loss_permille);
+            (m.tries, m.loss_permille, m.hosts_tell) = (true, loss_permille, hosts_tell);
             m.run(Duration::from_secs(8) + m.rtt() * 5);
             assert!(m.waited_max < Duration::from_millis(61), "{:?}", m.waited_max);
             m.run(Duration::from_secs(4));

@@ -143,7 +143,8 @@ impl RateEstimate {
             true => 100,
             false => self.gain_for(now, left, busy).min(lowering).min(self.phase_gain(now)),
         };
-        let gain = gain.max(self.gain_least(sample));
+        // What a train has left is known to stand there, whatever hosts say.
+        let gain = gain.max(self.gain_least(sample).min(lowering));
         if gain != self.gain {
             self.gain = gain;
             self.changed_at = now;

@@ -56,6 +56,8 @@ pub struct Model {
     pub waited_max: Duration,
     /// It is tried whether the link carries more than is declared.
     pub tries: bool,
+    /// Hosts' acknowledgements tell of what arrives, and no gateway does.
+    pub hosts_tell: bool,
 }
 
 impl Model {
@@ -98,6 +100,7 @@ impl Model {
             delivered_bytes: 0,
             waited_max: Duration::ZERO,
             tries: false,
+            hosts_tell: false,
         }
     }
 
@@ -153,7 +156,7 @@ impl Model {
             sent_again: false,
             place: (0, 0, 0),
             min_rtt: Some(if self.measured_rtt.is_zero() { self.rtt() } else { self.measured_rtt }),
-            of_host: false,
+            of_host: self.hosts_tell,
             waited_back: Duration::ZERO,
             back_is_slow: false,
         };
