@@ -62,6 +62,8 @@ const BEFORE_TIME_MAX: Duration = Duration::from_secs(3);
 /// Data has been waiting for so many round trips, and for so long, before a train.
 const BUSY_ROUNDS: u32 = 4;
 const BUSY_MIN: Duration = Duration::from_secs(8);
+/// And before one that is to show what the last one has: that may have emptied the queue.
+const BUSY_AGAIN_MIN: Duration = Duration::from_secs(2);
 /// Before one that takes longer than is usual, on a slow link, for so many times as long.
 const BUSY_TIMES: u32 = 200;
 /// The next train after one that was in vain comes after so long, then after twice that, up to
@@ -191,7 +193,8 @@ impl Trial {
 
     /// Whoever has something to send now waits for nobody else: a train may leave.
     pub(super) fn may_begin(&mut self, now: Instant, chance: &Chance) {
-        let patience = (chance.rtt * BUSY_ROUNDS).max(BUSY_MIN);
+        let goes_on = self.found_bps[0] > 0 || self.open > 0;
+        let patience = (chance.rtt * BUSY_ROUNDS).max(if goes_on { BUSY_AGAIN_MIN } else { BUSY_MIN });
         if self.train.is_some() || now < self.next_at || now.since(chance.busy_since) < patience {
             return;
         }
@@ -288,7 +291,9 @@ impl Trial {
         let mean_bps = train.sum_bps / u128::from(train.reports.max(1));
         let is_more = has_more && mean_bps >= u128::from(known_bps / 100 * MEAN_PERCENT);
         if (train.reports < needs || has_more && !is_more) && self.open < OPEN_MAX {
-            (self.open, self.next_at) = (self.open + 1, now + AGAIN);
+            // Reports come at regular intervals, and might pass by each train.
+            self.open += 1;
+            self.next_at = now + AGAIN + train.apart / 4 * self.open;
             self.is_short |= self.found_bps[0] > 0 && train.report_window() * 2 < train.apart;
             return stands;
         }
