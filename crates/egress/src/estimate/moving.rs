@@ -20,6 +20,8 @@ const STEADY_ROUNDS: u32 = 8;
 const STEADY_MIN: Duration = Duration::from_secs(3);
 /// About the same is another one by this part at most (one over it).
 const SAME_PARTS: u64 = 6;
+/// And by this part where hosts tell: what is tried upwards, a quarter more, looks like a rise.
+const SAME_PARTS_OF_HOSTS: u64 = 3;
 /// What is under way where the rate moves fills the link for half a round trip longer, or so much:
 /// it shows at once that the link has become faster.
 const MORE_MAX: Duration = Duration::from_millis(20);
@@ -68,7 +70,8 @@ impl RateEstimate {
         if moving.best.len() < BEST_MAX {
             moving.best.push_back((now, rate_bps));
         }
-        let is_same = moving.about_bps.abs_diff(rate_bps) <= moving.about_bps / SAME_PARTS;
+        let parts = if self.hosts.tell { SAME_PARTS_OF_HOSTS } else { SAME_PARTS };
+        let is_same = moving.about_bps.abs_diff(rate_bps) <= moving.about_bps / parts;
         if moving.about_bps == 0 {
             moving.until = now + (rtt * STEADY_ROUNDS).max(STEADY_MIN);
         } else if !is_same && rate_bps > moving.about_bps && moving.was_full {
@@ -105,7 +108,9 @@ impl RateEstimate {
     pub(super) fn carried_of_late(&self, sample: &Sample) -> Option<(u64, bool)> {
         let mut was_full = true;
         let (mut bits, mut time) = (0_u128, Duration::ZERO);
-        let least = (self.round() / 2).max(Spread::rate_time(sample.spread, self.round()));
+        // Hosts acknowledge now sooner and now later.
+        let rounds = if self.hosts.tell { self.round() } else { self.round() / 2 };
+        let least = rounds.max(Spread::rate_time(sample.spread, self.round()));
         for (_, s) in self.recent.iter().rev().filter(|(_, s)| s.by == sample.by) {
             bits += u128::from(s.rate_bps) * s.took.as_nanos();
             time += s.took;
