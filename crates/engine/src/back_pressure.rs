@@ -27,6 +27,10 @@ const FINE_BELOW_BYTES: u32 = 32 << 10;
 /// full.
 const SMALL_SHARE_BYTES: u32 = 256 << 10;
 
+/// Whether there is room for a source that has none, and of which nothing is held, is looked at so
+/// often.
+const LOOKS_AGAIN: Duration = Duration::from_millis(200);
+
 /// What a relay holds at most between two legs that are no declared links.
 const ORDINARY_RELAY_BYTES: u32 = 4 << 20;
 /// What such a relay may hold at first: as much as Linux hosts show.
@@ -151,18 +155,29 @@ impl Split<'_> {
         Asking { age: cx.now.since(self.began_at), handshake: self.handshake, half_open: cx.half_open }
     }
 
-    /// A source whose window is closed because others are expected gets a larger one when they do
-    /// not come, though nothing else happens on its connection until then.
+    /// Of so many bytes a source is shown no more than its window's field has units for.
+    pub(crate) fn shown_room(&self, from: Side, bytes: u32) -> u32 {
+        let shift = self.legs.get(from.other()).window_scale.min(14);
+        bytes >> shift << shift
+    }
+
+    /// A source whose window has no room for a segment gets a larger one when those that have the
+    /// room leave it, or are not coming, though nothing else happens on its connection until then.
     pub(crate) fn watch_room(&mut self, cx: &Cx<'_>) {
         let r = &*self.relays;
         let looks = cx.config.flow_control == FlowControl::Automatic;
-        let closed = |from: &Side| {
-            let rx = &r.get(*from).rx;
-            looks && rx.edge().diff(r.get(*from).rcv_nxt()) < rx.segment_bytes() as i32
+        let is_closed = |from: &Side| {
+            let relay = r.get(*from);
+            let room = self.shown_room(*from, relay.rx.edge().diff(relay.rcv_nxt()).max(0).unsigned_abs());
+            room < relay.rx.segment_bytes() && !relay.is_frozen() && relay.rx.fin_at().is_none()
         };
-        let again =
-            |from: Side| cx.links.looks_again(cx.now, self.legs.get(from.other()).out, self.asking(cx));
-        let room_at = [Side::A, Side::B].into_iter().filter(closed).filter_map(again).min();
+        let again = |from: Side| {
+            let expected = || cx.links.looks_again(cx.now, self.legs.get(from.other()).out, self.asking(cx));
+            // What it holds leaves, and that is looked at.
+            let starved = (!r.get(from).holds()).then(|| cx.now + LOOKS_AGAIN);
+            looks.then(expected).flatten().into_iter().chain(starved).min()
+        };
+        let room_at = [Side::A, Side::B].into_iter().filter(is_closed).filter_map(again).min();
         self.relays.room_at = room_at;
     }
 

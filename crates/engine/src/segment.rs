@@ -184,8 +184,7 @@ impl Split<'_> {
         let told = relay.rx.told_edge.filter(|_| self.legs.get(to).peer.is_speaking());
         let before = told.unwrap_or(relay.rx.edge());
         let left = before.diff(relay.rcv_nxt()).max(0).unsigned_abs();
-        let is_much = |shown: u32| left > shown / 2;
-        // Each packet asks, and as a rule this answers.
+        let is_much = |shown: u32| left > shown / 2; // Each packet asks; as a rule this answers.
         if is_much(relay.rx.window_shown_max()) {
             return false;
         }
@@ -197,9 +196,10 @@ impl Split<'_> {
         let edge = self.edge_for(cx, to, ack);
         let edge = if told.is_some() { ack + self.told_window(cx, to, ack, edge) } else { edge };
         let grown = edge.diff(before).max(0).unsigned_abs();
-        // A source that has no room for a segment waits for this alone: what silly-window avoidance
-        // lets through is news.
-        (grown > 0 && left < relay.rx.segment_bytes())
+        // Who has no room for a segment waits for this alone.
+        let in_units = |bytes: u32| if told.is_some() { bytes } else { self.shown_room(to, bytes) };
+        let has = in_units(left);
+        (in_units(left + grown) > has && has < relay.rx.segment_bytes())
             || grown >= (shown / 4).max(2 * relay.rx.segment_bytes()).min(shown.max(1))
     }
 
