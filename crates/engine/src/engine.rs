@@ -105,9 +105,6 @@ mod ways;
 
 use ways::Return;
 
-/// What is kept of handshakes for links that are away takes one part of so many of the pool's size.
-const KEPT_POOL_PARTS: usize = 16;
-
 impl Engine {
     /// An engine of this configuration.
     #[must_use]
@@ -117,12 +114,7 @@ impl Engine {
         Self {
             pool: Pool::new(l.pool_bytes),
             table: Table::new(config.seed),
-            syns: SynCache::new(
-                l.half_open_max,
-                l.pool_bytes / KEPT_POOL_PARTS,
-                config.timers.half_open,
-                config.seed,
-            ),
+            syns: SynCache::new(l.half_open_max, l.pool_bytes, config.timers.half_open, config.seed),
             rules,
             counters: Counters::default(),
             links: Links::new(&config),

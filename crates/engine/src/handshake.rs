@@ -20,6 +20,8 @@ use crate::table::Key;
 
 /// The cache keeps room for so many entries; what a flood has made it grow beyond goes back. Count.
 const KEPT_ENTRIES: usize = 64;
+/// What waits for links that are away takes one part of so many of the pool's size.
+const KEPT_POOL_PARTS: usize = 16;
 
 /// What the SYN said.
 #[derive(Clone, Debug)]
@@ -202,10 +204,9 @@ pub struct SynCache {
 }
 
 impl SynCache {
-    /// At most `max` entries, each for at most `lifetime`; what they keep takes at most so many
-    /// bytes.
+    /// At most `max` entries, each for at most `lifetime`, beside such a pool.
     #[must_use]
-    pub fn new(max: usize, kept_max_bytes: usize, lifetime: Duration, seed: u64) -> Self {
+    pub fn new(max: usize, pool_bytes: usize, lifetime: Duration, seed: u64) -> Self {
         Self {
             map: HashMap::with_hasher(FixedState::with_seed(seed)),
             order: VecDeque::new(),
@@ -216,13 +217,18 @@ impl SynCache {
             keeps: VecDeque::new(),
             kept_count: 0,
             kept_bytes: 0,
-            kept_max_bytes,
+            kept_max_bytes: pool_bytes / KEPT_POOL_PARTS,
         }
     }
     /// Entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.map.len()
+    }
+    /// The pool has another size.
+    pub fn set_pool_bytes(&mut self, bytes: usize) {
+        self.kept_max_bytes = bytes / KEPT_POOL_PARTS;
+        self.bound_kept();
     }
     /// Other rules have taken the place of those that were.
     pub fn move_rules(&mut self, moved: &Moved) {

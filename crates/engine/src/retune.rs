@@ -239,6 +239,7 @@ impl Engine {
     pub fn set_pool_bytes(&mut self, bytes: usize) {
         self.config.limits.pool_bytes = bytes;
         self.links.set_pool_bytes(bytes);
+        self.syns.set_pool_bytes(bytes);
         self.share_memory();
     }
 
