@@ -446,20 +446,16 @@ impl SynCache {
     #[must_use]
     pub fn is_second_of_two(&self, now: Instant, key: &Key, from_low: bool, s: &TcpSegment) -> bool {
         let Some(h) = self.map.get(key) else { return false };
-        let has_ours = s.options.farlink.is_some();
-        match (h.a_is_low == from_low, s.flags.ack(), h.answer.as_ref()) {
-            (true, false, _) => {
-                let is_copy = !has_ours && h.came.has_just_asked(now);
-                h.isn == s.seq && (is_copy || (has_ours && h.came_of_two.a))
-            }
+        let (is_its, has_just_come, comes_twice) = match (h.a_is_low == from_low, s.flags.ack(), &h.answer) {
+            (true, false, _) => (h.isn == s.seq, h.came.has_just_asked(now), h.came_of_two.a),
             (false, true, Some(answer)) => {
-                let is_copy =
-                    !has_ours && answer.b.peer.is_marked() && now.since(answer.b.heard_at()) < COPY_APART;
-                let is_same = answer.isn == s.seq && answer.ack == s.ack;
-                is_same && (is_copy || (has_ours && h.came_of_two.b))
+                let is_its = answer.isn == s.seq && answer.ack == s.ack;
+                let has_just_come = answer.b.peer.is_marked() && now.since(answer.b.heard_at()) < COPY_APART;
+                (is_its, has_just_come, h.came_of_two.b)
             }
-            _ => false,
-        }
+            _ => return false,
+        };
+        is_its && if s.options.farlink.is_some() { comes_twice } else { has_just_come }
     }
 
     /// Forgets a connection.

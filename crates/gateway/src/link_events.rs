@@ -86,8 +86,10 @@ impl Gateway {
 
     /// Links that are back, and routes that have moved, since the last flush.
     pub(crate) fn follow_links(&mut self, now: Instant, net: &mut dyn Network) {
-        let is_due = self.kept_due.is_some_and(|at| at <= now);
-        if !self.reroute_wanted && !self.engine.has_links_back() && !is_due {
+        if !self.reroute_wanted && !self.engine.has_links_back() {
+            if self.kept_due.is_some_and(|at| at <= now) {
+                self.pass_kept(now, net);
+            }
             return;
         }
         for way in self.engine.take_links_back() {
