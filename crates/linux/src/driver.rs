@@ -209,8 +209,6 @@ pub struct Driver {
     records: Records,
     /// All interfaces there are, and the machine's own addresses, as they were told last.
     links: BTreeMap<u32, Link>,
-    /// When that list was asked for.
-    listed_at: Instant,
     addresses: Vec<(u32, IpAddr)>,
     /// Packets of which nobody knows yet which way they leave.
     parked: Parked,
@@ -306,7 +304,6 @@ impl Driver {
             troubles,
             records: Records::new(config.journal, slots),
             links: BTreeMap::new(),
-            listed_at: Instant::ZERO,
             addresses: Vec::new(),
             parked: Parked::default(),
             awaited: Vec::new(),
@@ -344,10 +341,11 @@ impl Driver {
             );
             driver.gateway.reset_recorded(clock::now(), &records, &mut driver.net);
         }
+        driver.housekeeper.begin();
         Ok(driver)
     }
 
-    /// Asks which interfaces there are. Not while it runs: what changes then is told.
+    /// Asks which interfaces there are. Only before housekeeping begins: what changes then is told.
     fn list(&mut self) -> Result<()> {
         let mut socket = Socket::open()?;
         let all = Listing::read(&mut socket)?;

@@ -3,10 +3,13 @@
 //!
 //! Changes that come faster than they are taken add up to one. A list that changes while it is read
 //! is used as it is, and read again. An error is tried again, later each time.
+//!
+//! One at a time asks for lists: the start until it has all it needs, this thread from then on. Of
+//! two lists that are asked for at once nobody can say which is newer.
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 
 use farlink_wire::{Duration, Instant};
 
@@ -31,8 +34,6 @@ const AGAIN_MAX: Duration = Duration::from_secs(10);
 /// A list of all interfaces.
 #[derive(Debug)]
 pub(super) struct Listing {
-    /// When the kernel was asked. Of two lists the one that was asked for later holds.
-    pub(super) asked_at: Instant,
     pub(super) links: Vec<Link>,
     /// One that is missing is not there.
     pub(super) is_whole: bool,
@@ -41,10 +42,9 @@ pub(super) struct Listing {
 impl Listing {
     /// The interfaces that there are now.
     pub(super) fn read(socket: &mut Socket) -> Result<Self> {
-        let asked_at = clock::now();
         let (mut links, is_whole) = socket.links_now()?;
         links.iter_mut().for_each(look_whether_it_forwards);
-        Ok(Self { asked_at, links, is_whole })
+        Ok(Self { links, is_whole })
     }
 }
 
@@ -86,8 +86,8 @@ impl News {
 #[derive(Debug)]
 pub(super) struct Housekeeper {
     news: Receiver<News>,
-    /// Dropped, it says that nobody listens any more.
-    _stop: SyncSender<()>,
+    /// The first message says that the thread begins. Dropped, it says that nobody listens any more.
+    begin: SyncSender<()>,
     rouse: Arc<Waker>,
 }
 
@@ -98,10 +98,11 @@ impl Drop for Housekeeper {
 }
 
 impl Housekeeper {
-    /// Hears what `monitor` tells. `waker` is woken after each news.
+    /// Hears what `monitor` tells, which keeps it until [`Housekeeper::begin`]. `waker` is woken
+    /// after each news.
     pub(super) fn start(monitor: Monitor, waker: Arc<Waker>, troubles: Troubles) -> Result<Self> {
         let (out, news) = sync_channel(WAITING_MAX);
-        let (stop, is_stopped) = sync_channel(0);
+        let (begin, has_begun) = sync_channel(1);
         let rouse = Arc::new(Waker::new()?);
         let poller = Poller::new()?;
         poller.add(&monitor, 0, Interest::Read)?;
@@ -123,12 +124,20 @@ impl Housekeeper {
         std::thread::Builder::new()
             .name("housekeeping".to_owned())
             .spawn(move || {
-                while is_stopped.try_recv() != Err(std::sync::mpsc::TryRecvError::Disconnected) {
+                if has_begun.recv().is_err() {
+                    return;
+                }
+                while has_begun.try_recv() != Err(TryRecvError::Disconnected) {
                     keeper.turn();
                 }
             })
             .context(|| "starting the thread of housekeeping".to_owned())?;
-        Ok(Self { news, _stop: stop, rouse })
+        Ok(Self { news, begin, rouse })
+    }
+
+    /// Nobody else asks for lists from here on.
+    pub(super) fn begin(&self) {
+        let _ = self.begin.try_send(());
     }
 
     /// What has come.

@@ -124,13 +124,8 @@ impl Driver {
         }
     }
 
-    /// The state of all interfaces, as it was when the kernel was asked. A list that was asked for
-    /// before the last one says nothing any more: what was made since is not in it.
-    pub(super) fn look_at_links(&mut self, Listing { asked_at, links, is_whole }: Listing) {
-        if asked_at < self.listed_at {
-            return;
-        }
-        self.listed_at = asked_at;
+    /// The state of all interfaces.
+    pub(super) fn look_at_links(&mut self, Listing { links, is_whole }: Listing) {
         let is_there = |index: &u32| !is_whole || links.iter().any(|link| link.index == *index);
         let gone: Vec<Link> = self.links.values().filter(|link| !is_there(&link.index)).cloned().collect();
         gone.iter().for_each(|link| self.link_changed(link, false));
