@@ -35,6 +35,8 @@ const LOOKS_AGAIN: Duration = Duration::from_millis(200);
 const ORDINARY_RELAY_BYTES: u32 = 4 << 20;
 /// What such a relay may hold at first: as much as Linux hosts show.
 const START_BYTES: u32 = 64 << 10;
+/// Into a link whose rate nobody knows it may hold so many congestion windows.
+const UNKNOWN_WINDOWS: u64 = 4;
 /// A fast ordinary leg at the start, bytes per millisecond: 100 Mbit/s.
 const ORDINARY_BYTES_PER_MS: u128 = 12_500;
 /// What connections may hold in sum, at the start, as a part (one over this) of the pool, and the
@@ -43,6 +45,13 @@ const START_PARTS: usize = 16;
 const START_LEAST_BYTES: u32 = 16 << 10;
 
 impl Relay {
+    /// Bytes that it holds, but for the second, which only wait behind a repetition: they keep no
+    /// link full, and need not cross it any more.
+    fn held_bytes(&self) -> (u32, u32) {
+        let waiting = u32::try_from(self.tx.board().sacked_bytes()).unwrap_or(u32::MAX);
+        ((self.buffer.len() + self.buffer.early_bytes()).saturating_sub(waiting), waiting)
+    }
+
     /// The source is promised what the congestion window leaves, and so never fills it. Where that
     /// is all that holds the source, the window is used, and may grow.
     fn hold_source(&mut self, look: &Look) {
@@ -223,6 +232,41 @@ impl Split<'_> {
         within.saturating_add(within / 4).saturating_add(SPARE_SEGMENTS * segment)
     }
 
+    /// Bytes that the relay of a host's data into a link may hold so that a gateway can be stopped:
+    /// what the link carries soon. `None`: it leads into no link.
+    fn drainable(&self, cx: &Cx<'_>, from: Side) -> Option<u32> {
+        let relay = self.relays.get(from);
+        let out = self.legs.get(from.other()).out;
+        // What routers say keeps the link full is the pool's to bound.
+        let link = cx.links.get(out).filter(|link| !link.is_controlled_by_routers())?;
+        let (held, waiting) = relay.held_bytes();
+        let more = cx.links.arriving(cx.now, out, self.asking(cx));
+        let source = self.round_trip(cx, from).unwrap_or_default();
+        // What has crossed the link stays here until it is acknowledged.
+        let acks = match self.legs.get(from.other()).peer.is_marked() {
+            true => link.acks_late_by(),
+            false => self.hosts().acks_wait(cx.links, from.other()) * 2,
+        };
+        let beside = source + acks;
+        let by_rate = cx.links.drainable(out, relay.has_begun().then_some(held), more, beside);
+        let by_window = || {
+            let windows = relay.tx.cc().cwnd_bytes().saturating_mul(UNKNOWN_WINDOWS);
+            u32::try_from(windows).unwrap_or(u32::MAX).max(START_BYTES)
+        };
+        Some(by_rate.unwrap_or_else(by_window).saturating_add(waiting))
+    }
+
+    /// Bytes of a source that may be under way past a relay that drains: what its destination
+    /// takes, and no more than its part of what fills the link. What is held is to leave first, and
+    /// the source has a window that it has tried on its own network only.
+    pub(crate) fn passes_bytes(&self, cx: &Cx<'_>, from: Side) -> u32 {
+        let far = self.legs.get(from.other());
+        let cwnd = || u32::try_from(self.relays.get(from).tx.cc().cwnd_bytes()).unwrap_or(u32::MAX);
+        let fills = cx.links.get(far.out).map(|_| cx.links.equal_share(far.out, 0).unwrap_or_else(cwnd));
+        let least = LEAST_QUARTERS * self.relays.get(from).rx.segment_bytes() / 4;
+        far.window_bytes().min(fills.map_or(u32::MAX, |bytes| bytes.max(least)))
+    }
+
     /// Bytes that the relay of a host's data may hold now.
     #[must_use]
     pub fn held_limit(&self, cx: &Cx<'_>, from: Side) -> u32 {
@@ -232,7 +276,10 @@ impl Split<'_> {
         let segment = relay.rx.segment_bytes().max(relay.tx.mss());
         let least = (LEAST_QUARTERS * segment / 4).min(limit);
         match cx.config.flow_control {
-            FlowControl::Fixed => limit.min(relay.earned_bytes()),
+            FlowControl::Fixed => {
+                let drains = self.drainable(cx, from).map_or(limit, |bytes| bytes.clamp(least, limit));
+                drains.min(relay.earned_bytes())
+            }
             FlowControl::SendWindow => {
                 let window = relay.tx.cc().cwnd_bytes().min(relay.tx.window_bytes());
                 u32::try_from(window).unwrap_or(u32::MAX).clamp(least, limit)
@@ -245,9 +292,7 @@ impl Split<'_> {
                 // Where its window is not waited for, what it takes is what the link carries.
                 let ahead = relay.tx.goes_ahead();
                 let by_reading = if ahead { limit } else { relay.read_rate.limit(&look) };
-                // What only waits behind a repetition does not keep the link full.
-                let waiting = u32::try_from(relay.tx.board().sacked_bytes()).unwrap_or(u32::MAX);
-                let held = (relay.buffer.len() + relay.buffer.early_bytes()).saturating_sub(waiting);
+                let (held, waiting) = relay.held_bytes();
                 let out = self.legs.get(from.other()).out;
                 let arriving = cx.links.arriving(cx.now, out, self.asking(cx));
                 let mut share = cx.links.share(out, held, arriving);
@@ -302,7 +347,10 @@ impl Hosts<'_> {
     pub(crate) fn first_bytes(&self, cx: &Cx<'_>) -> Option<u32> {
         let limit = self.relay_limit(cx.config, cx.links, Side::B);
         let equal = match cx.config.flow_control {
-            FlowControl::Fixed => Some(self.start_bytes(cx, limit)),
+            FlowControl::Fixed => {
+                let drains = cx.links.drainable(self.legs.b.out, None, cx.half_open, Duration::ZERO);
+                Some(self.start_bytes(cx, limit).min(drains.unwrap_or(u32::MAX)))
+            }
             FlowControl::Automatic => cx.links.equal_share(self.legs.b.out, cx.half_open),
             FlowControl::SendWindow | FlowControl::Adaptive => return None,
         };

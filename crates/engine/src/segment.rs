@@ -115,7 +115,7 @@ impl Split<'_> {
         let far = self.legs.get(to.other());
         if relay.is_frozen() {
             // Draining: the far host's own window counts from here on.
-            return relay.rx.edge().max(relay.acked() + far.window_bytes());
+            return relay.rx.edge().max(relay.acked() + self.passes_bytes(cx, to));
         }
         if !self.binds() {
             // The far host's own, beside what it has acknowledged, and what the pool has room for.

@@ -166,6 +166,18 @@ impl Links {
         self.budget(way)?.equal_share(more)
     }
 
+    /// [`Budget::drainable`] of the link that this way leads into.
+    #[must_use]
+    pub(crate) fn drainable(
+        &self,
+        way: Way,
+        held_bytes: Option<u32>,
+        more: usize,
+        beside: Duration,
+    ) -> Option<u32> {
+        self.budget(way)?.drainable(held_bytes, more, beside)
+    }
+
     /// [`Budget::is_worth_a_pause`] of the link that this way leads into.
     #[must_use]
     pub(crate) fn is_worth_a_pause(&self, way: Way, shown_bytes: u32) -> bool {
@@ -226,6 +238,39 @@ mod tests {
         }
         assert!((600_000..1_000_000).contains(&held), "{held}");
         assert_eq!(b.held.bytes(), (u64::from(held), u64::from(held)));
+    }
+
+    /// E17: eight bandwidth-delay products of each connection took longer than a stop may take.
+    #[test]
+    fn what_is_held_for_a_link_has_gone_soon_however_many_hold_it() {
+        let mut b = books();
+        let product = 500_000;
+        let fills = |b: &mut Links, n: usize| {
+            (0..n).for_each(|_| b.open(Instant::ZERO, OUT));
+            let mut held = vec![0; n];
+            for _ in 0..200 {
+                for h in &mut held {
+                    let begun = (*h > 0).then_some(*h);
+                    let may = b.drainable(OUT, begun, 0, Duration::ZERO).unwrap().max(*h);
+                    if begun.is_none() {
+                        b.began(OUT);
+                    }
+                    book(b, entry(*h), entry(may));
+                    *h = may;
+                }
+            }
+            held
+        };
+        let alone = fills(&mut b, 1);
+        assert!((3 * product..=4 * product).contains(&alone[0]), "{alone:?}");
+        book(&mut b, entry(alone[0]), Entry::default());
+        let many = fills(&mut b, 200);
+        let sum: u32 = many.iter().sum();
+        assert!((3 * product..5 * product).contains(&sum), "{sum}");
+        let beside = b.drainable(OUT, None, 0, Duration::from_secs(5)).unwrap();
+        assert!(beside > b.drainable(OUT, None, 0, Duration::ZERO).unwrap());
+        let unknown = books_of(config::Link::default());
+        assert_eq!(unknown.drainable(OUT, None, 0, Duration::ZERO), None);
     }
 
     #[test]

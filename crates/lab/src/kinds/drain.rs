@@ -41,7 +41,8 @@ impl Kind for DrainKind {
     fn run(&mut self, scenario: &Scenario, cell: &Cell, run: &mut Run<'_>) -> Result<Measured> {
         let mut session = Session::start(&scenario.topology, &cell.settings, cell, run, Allowed::default())?;
         let transfers = many::transfers(scenario, cell, &session.lab, run.seed)?;
-        let after = Duration::from_secs_f64(scenario.option("signal_after_s", 2.0)?);
+        let after = scenario.option("signal_after_s", 2.0)? as u64;
+        let after = Duration::from_secs(cell.number("signal_after_s", after));
         let node = cell.word("case", "gw2").to_string();
         let (outcomes, drained) = session.transfer(&transfers, run, |lab| drain(lab, &node, after));
         let drained = drained?;

@@ -14,11 +14,14 @@ use crate::workload::{Direction, Outcome, Transfer};
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// `options.downloads` transfers of `size_bytes` from the server and `options.uploads` of
-/// `options.upload_bytes` (or the same) to it.
+/// `options.upload_bytes` (or the same) to it. A cell with `flows` has so many downloads, and no
+/// uploads.
 pub(super) fn transfers(scenario: &Scenario, cell: &Cell, lab: &Lab, seed: u64) -> Result<Vec<Transfer>> {
     let to = lab.address("server", cell.v6())?;
-    let downloads = scenario.option("downloads", 1.0)? as u64;
-    let uploads = scenario.option("uploads", 0.0)? as u64;
+    let (downloads, uploads) = match cell.number("flows", 0) {
+        0 => (scenario.option("downloads", 1.0)? as u64, scenario.option("uploads", 0.0)? as u64),
+        flows => (flows, 0),
+    };
     let size = cell.number("size_bytes", 1_000_000);
     let upload_bytes = scenario.option("upload_bytes", size as f64)? as u64;
     let transfers = (0..downloads + uploads).map(|number| {

@@ -48,6 +48,7 @@ const JOB: &[&str] = &[
     "begins_s",
     "client_flows",
     "attach",
+    "signal_after_s",
 ];
 
 /// Those of them that are whole numbers.
@@ -68,6 +69,7 @@ const COUNTS: &[&str] = &[
     "message_bytes",
     "udp_percent",
     "stops_ms",
+    "signal_after_s",
 ];
 
 /// Least size of a flow where `total_bytes` is given.
