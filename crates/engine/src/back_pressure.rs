@@ -35,8 +35,10 @@ const LOOKS_AGAIN: Duration = Duration::from_millis(200);
 const ORDINARY_RELAY_BYTES: u32 = 4 << 20;
 /// What such a relay may hold at first: as much as Linux hosts show.
 const START_BYTES: u32 = 64 << 10;
-/// Into a link whose rate nobody knows it may hold so many congestion windows.
+/// Into a link whose rate nobody knows it may hold so many congestion windows, or its part of so
+/// many bytes, if that is more.
 const UNKNOWN_WINDOWS: u64 = 4;
+const UNKNOWN_BYTES: u64 = 1 << 20;
 /// A fast ordinary leg at the start, bytes per millisecond: 100 Mbit/s.
 const ORDINARY_BYTES_PER_MS: u128 = 12_500;
 /// What connections may hold in sum, at the start, as a part (one over this) of the pool, and the
@@ -250,8 +252,9 @@ impl Split<'_> {
         let beside = source + acks;
         let by_rate = cx.links.drainable(out, relay.has_begun().then_some(held), more, beside);
         let by_window = || {
+            let part = UNKNOWN_BYTES / cx.links.sharers(out).max(1);
             let windows = relay.tx.cc().cwnd_bytes().saturating_mul(UNKNOWN_WINDOWS);
-            u32::try_from(windows).unwrap_or(u32::MAX).max(START_BYTES)
+            u32::try_from(windows.max(part)).unwrap_or(u32::MAX).max(START_BYTES)
         };
         Some(by_rate.unwrap_or_else(by_window).saturating_add(waiting))
     }

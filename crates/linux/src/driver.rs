@@ -212,6 +212,8 @@ pub struct Driver {
     addresses: Vec<(u32, IpAddr)>,
     /// Packets of which nobody knows yet which way they leave.
     parked: Parked,
+    /// The kernel has answered since they were looked at.
+    has_answers: bool,
     /// Devices that could not be made.
     awaited: Vec<Awaited>,
     /// Why it cannot go on.
@@ -306,6 +308,7 @@ impl Driver {
             links: BTreeMap::new(),
             addresses: Vec::new(),
             parked: Parked::default(),
+            has_answers: false,
             awaited: Vec::new(),
             fatal: None,
             waker,
@@ -564,7 +567,9 @@ impl Driver {
 
     /// Packets that have waited for an answer of the kernel.
     fn take_parked(&mut self, now: Instant) {
-        if self.parked.due().is_none() {
+        // Each is looked at, so not at every turn.
+        let has_answers = std::mem::take(&mut self.has_answers);
+        if self.parked.due().is_none_or(|due| due > now && !has_answers) {
             return;
         }
         let Self { parked, net, gateway, .. } = self;

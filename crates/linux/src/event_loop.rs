@@ -4,6 +4,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use farlink_wire::Instant;
 use rustix::event::epoll;
@@ -276,6 +277,9 @@ impl AsFd for Signals {
 #[derive(Debug)]
 pub struct Waker {
     fd: OwnedFd,
+    /// It is readable, or was and is about to be looked at: many wake it at once for one system
+    /// call.
+    is_set: AtomicBool,
 }
 
 impl Waker {
@@ -283,19 +287,23 @@ impl Waker {
     pub fn new() -> Result<Self> {
         let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
         let fd = rustix::event::eventfd(0, flags).context(|| "creating an eventfd".to_owned())?;
-        Ok(Self { fd })
+        Ok(Self { fd, is_set: AtomicBool::new(false) })
     }
-    /// Makes it readable.
+    /// Makes it readable. What it is woken for is there before.
     pub fn wake(&self) {
+        if self.is_set.swap(true, Ordering::AcqRel) {
+            return;
+        }
         // EAGAIN means that it is readable already, up to the counter's end.
         let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
     }
-    /// Makes it unreadable again.
+    /// Makes it unreadable again. What it was woken for is looked at after this.
     pub fn clear(&self) {
         let mut count = [0u8; 8];
         match rustix::io::read(&self.fd, &mut count) {
             Ok(_) | Err(Errno::AGAIN | Errno::INTR) | Err(_) => {}
         }
+        self.is_set.swap(false, Ordering::AcqRel);
     }
 }
 

@@ -221,7 +221,8 @@ impl Budget {
         Some(u32::try_from(share).unwrap_or(u32::MAX))
     }
 
-    /// The same of any budget, of which `equal` would be the equal part: so many times what is free.
+    /// The same of any budget, of which `equal` would be the equal part: so many times what is
+    /// free.
     fn part_of(&self, (all, equal): (u64, u64), free_shares: u64, held_bytes: u32, more: usize) -> u64 {
         let more = u64::try_from(more).unwrap_or(u64::MAX);
         let reserved = all.saturating_mul(more) / self.sharers().saturating_add(more).max(1);

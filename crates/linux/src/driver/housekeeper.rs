@@ -86,7 +86,8 @@ impl News {
 #[derive(Debug)]
 pub(super) struct Housekeeper {
     news: Receiver<News>,
-    /// The first message says that the thread begins. Dropped, it says that nobody listens any more.
+    /// The first message says that the thread begins. Dropped, it says that nobody listens any
+    /// more.
     begin: SyncSender<()>,
     rouse: Arc<Waker>,
 }

@@ -86,6 +86,7 @@ impl Driver {
         while let Ok(answer) = self.net.lookups.next() {
             match answer {
                 Answer::Way(key, generation, leaves) => {
+                    self.has_answers = true;
                     is_other |= self.net.routes.answered(&key, generation, leaves);
                 }
                 Answer::Carried { index, carried, written } => {
