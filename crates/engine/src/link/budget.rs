@@ -41,8 +41,6 @@ const DRAINS_WITHIN: Duration = Duration::from_secs(2);
 const DRAINS_PRODUCTS: u64 = 4;
 /// And what a source sends at first (RFC 6928).
 const DRAINS_MIN_BYTES: u64 = 10 * SEGMENT_BYTES;
-/// A relay may hold so many times what is free of that.
-const DRAINS_FREE_SHARES: u64 = 16;
 
 /// What is booked for one link.
 #[derive(Debug)]
@@ -217,19 +215,18 @@ impl Budget {
     #[must_use]
     pub fn share(&self, held_bytes: u32, more: usize) -> Option<u32> {
         let (budget, equal) = (self.whole_budget()?, u64::from(self.equal_share(more)?));
-        let share = self.part_of((budget, equal), FREE_SHARES, held_bytes, more);
+        let share = self.part_of((budget, equal), held_bytes, more);
         Some(u32::try_from(share).unwrap_or(u32::MAX))
     }
 
-    /// The same of any budget, of which `equal` would be the equal part: so many times what is
-    /// free.
-    fn part_of(&self, (all, equal): (u64, u64), free_shares: u64, held_bytes: u32, more: usize) -> u64 {
+    /// The same of any budget, of which `equal` would be the equal part.
+    fn part_of(&self, (all, equal): (u64, u64), held_bytes: u32, more: usize) -> u64 {
         let more = u64::try_from(more).unwrap_or(u64::MAX);
         let reserved = all.saturating_mul(more) / self.sharers().saturating_add(more).max(1);
         let fresh = self.fresh.iter().sum::<u64>().saturating_add(reserved);
         let share = |fresh: u64| {
             let free = all.saturating_sub(self.held_bytes.saturating_add(fresh));
-            u64::from(held_bytes).saturating_add(free).saturating_mul(free_shares) / (free_shares + 1)
+            u64::from(held_bytes).saturating_add(free).saturating_mul(FREE_SHARES) / (FREE_SHARES + 1)
         };
         // What sources were promised and have not sent yet is on its way; but those that send
         // nothing leave the others their equal parts.
@@ -281,7 +278,7 @@ impl Budget {
         let share = match held_bytes {
             // It gets its part at once; those that hold more have to wait.
             None => equal,
-            Some(held_bytes) => self.part_of((all, equal), DRAINS_FREE_SHARES, held_bytes, more),
+            Some(held_bytes) => self.part_of((all, equal), held_bytes, more),
         };
         // However short the round trip is: acknowledgements wait elsewhere than before a link, too.
         let alone = full.max(all / 2);
