@@ -421,7 +421,7 @@ impl RateEstimate {
         if !report.of_host || !self.is_as_declared() {
             self.waited = (sample.sent_at, sample.waited);
         }
-        let sample = Sample { rate_bps: self.total(now, report.peer, &sample), ..sample };
+        let sample = self.of_all(now, report.peer, sample);
         self.learn(now, &sample, busy_since);
         if report.of_host && self.is_as_declared() {
             self.note_wait_of_hosts(&sample);
@@ -474,20 +474,25 @@ impl RateEstimate {
         }
     }
 
-    /// What all gateways behind the link receive, when this one receives so much: they share it.
-    fn total(&mut self, now: Instant, id: u32, sample: &Sample) -> u64 {
+    /// The sample of what all gateways behind the link receive, when this one receives so much: they
+    /// share it.
+    fn of_all(&mut self, now: Instant, id: u32, sample: Sample) -> Sample {
         // Its next sample takes as long as this one, or somewhat longer.
         let until = now + self.round().max(Duration::from_millis(200)).max(sample.took * 3);
-        let mut total = sample.rate_bps;
-        let Some(counted_bps) = sample.counted_bps else { return total };
+        let mut others_bps = 0_u64;
+        let counted_bps = sample.counted_bps.unwrap_or(0);
         for peer in &mut self.peers {
             if peer.id == id {
                 peer.rate = Some((counted_bps, until));
             } else if let Some((rate, _)) = peer.rate.filter(|(_, until)| *until >= now) {
-                total = total.saturating_add(rate);
+                others_bps = others_bps.saturating_add(rate);
             }
         }
-        total
+        // On a declared link it is of all that has left, whoever counts it.
+        let more = if self.is_declared { 0 } else { others_bps };
+        let rate_bps = sample.rate_bps.saturating_add(more);
+        let surely_bps = sample.surely_bps.saturating_add(others_bps).min(rate_bps);
+        Sample { rate_bps, surely_bps, ..sample }
     }
 
     fn round(&self) -> Duration {
@@ -540,7 +545,7 @@ impl RateEstimate {
         if sample.saturated {
             self.full_bps = old;
         }
-        if let Some((rate, is_clear)) = self.risen((old, rate), sample, busy, before) {
+        if let Some((rate, is_clear)) = self.risen(old, sample, busy, before) {
             self.confirmed_at = now;
             self.rate_bps = Some(rate);
             if (!sample.saturated || is_clear) && rate > self.full_bps / 100 * ROOM_PERCENT {

@@ -76,6 +76,30 @@ fn a_link_that_becomes_slower_and_faster_again_is_followed() {
     }
 }
 
+/// What is sent faster than a link carries it, and finds no room before it, seems to have been
+/// carried: it arrives, as far as it does, as fast as it left.
+#[test]
+fn what_finds_no_room_before_a_link_that_became_slower_was_not_carried() {
+    for (room_ms, loss_permille) in [(1_000, 0), (700, 0), (400, 0), (1_000, 10)] {
+        let mut m = declared(100);
+        (m.room, m.loss_permille) = (Duration::from_millis(room_ms), loss_permille);
+        m.run(Duration::from_secs(6));
+        m.interrupt(Duration::from_secs(2));
+        m.rate_bps = RATE_BPS / 2;
+        m.run(Duration::from_secs(4));
+        for _ in 0..200 {
+            m.run(Duration::from_millis(100));
+            let what = format!("room for {room_ms} ms, {loss_permille} per mille lost");
+            assert!(m.percent() < 120, "{what}, {:?}: {} %", m.now, m.percent());
+        }
+        let used = m.use_percent(Duration::from_secs(20));
+        assert!(used >= 96, "room for {room_ms} ms: {used} %");
+        m.rate_bps = RATE_BPS;
+        m.run(Duration::from_secs(20));
+        assert!(m.percent() >= 97, "faster again: {} %", m.percent());
+    }
+}
+
 /// Twice: what one train has found may be a mistake.
 #[test]
 fn what_is_declared_too_low_is_found_by_short_trains() {

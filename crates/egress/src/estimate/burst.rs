@@ -106,6 +106,7 @@ mod tests {
     fn part(rate_bps: u64, took_ms: u64) -> Sample {
         Sample {
             rate_bps,
+            surely_bps: rate_bps,
             counted_bps: Some(rate_bps),
             saturated: true,
             is_burst: true,

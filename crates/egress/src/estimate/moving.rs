@@ -103,8 +103,8 @@ impl RateEstimate {
         (under_way < self.moving.wanted_bytes).then_some(best)
     }
 
-    /// What the link has carried in the last samples, bits per second, and whether it was full all
-    /// the time; `None`: they are too few.
+    /// What the link has carried for sure in the last samples, bits per second, and whether it was
+    /// full all the time; `None`: they are too few.
     pub(super) fn carried_of_late(&self, sample: &Sample) -> Option<(u64, bool)> {
         let mut was_full = true;
         let (mut bits, mut time) = (0_u128, Duration::ZERO);
@@ -112,7 +112,7 @@ impl RateEstimate {
         let rounds = if self.hosts.tell { self.round() } else { self.round() / 2 };
         let least = rounds.max(Spread::rate_time(sample.spread, self.round()));
         for (_, s) in self.recent.iter().rev().filter(|(_, s)| s.by == sample.by) {
-            bits += u128::from(s.rate_bps) * s.took.as_nanos();
+            bits += u128::from(s.surely_bps) * s.took.as_nanos();
             time += s.took;
             was_full &= s.saturated;
             if time >= least {

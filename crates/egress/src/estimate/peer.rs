@@ -133,7 +133,11 @@ pub(super) struct Peer {
 pub(super) struct Sample {
     /// What the link carried, bits per second.
     pub(super) rate_bps: u64,
-    /// The part of it that all gateways count, each its own.
+    /// What it carried for sure. Where bytes wait before it, what is missing may have found no room
+    /// there: only what has arrived counts. Of hosts all counts: they acknowledge in strides, and
+    /// what is missing behind a hole may have arrived.
+    pub(super) surely_bps: u64,
+    /// The part of what has arrived that each gateway counts, its own; `None`: hosts count all.
     pub(super) counted_bps: Option<u64>,
     /// The link was the bottleneck in between.
     pub(super) saturated: bool,
@@ -315,7 +319,7 @@ impl Peer {
         self.unbroken = true;
         let (now, then) = (sent?, before.sent?);
         let beside_bytes = now.uncounted_bytes.saturating_sub(then.uncounted_bytes);
-        let (rate_bps, counted_bps) = self.rates((now, then), (bytes, took), is_declared)?;
+        let (rate_bps, arrived_bps) = self.rates((now, then), (bytes, took), is_declared)?;
         let is_new = !self.is_settled && before.sent_at >= self.phase_at;
         let waited = if is_new { self.settle(waited, (took, sending), rate_bps, terms) } else { waited };
         let some = time_of(6_000, rate_bps).max(wait_min);
@@ -329,7 +333,8 @@ impl Peer {
         let waited = waited.saturating_sub(spread);
         Some(Sample {
             rate_bps,
-            counted_bps,
+            surely_bps: if waiting && !self.is_host { arrived_bps } else { rate_bps },
+            counted_bps: (!self.is_host).then(|| rate_of(u64::from(bytes), took)),
             saturated,
             is_burst: burst,
             is_overtaken: false,
@@ -345,23 +350,24 @@ impl Peer {
         })
     }
 
-    /// The rate between two marks, and that of what the other gateway has counted, bits per second.
+    /// The rate between two marks, and that of what has arrived, as far as this one counts it, bits
+    /// per second.
     fn rates(
         &self,
         (now, then): (Sent, Sent),
         (bytes, took): (u32, Duration),
         is_declared: bool,
-    ) -> Option<(u64, Option<u64>)> {
+    ) -> Option<(u64, u64)> {
         let grew = |now: u64, then: u64| rate_of(now.saturating_sub(then), took);
         let counted_bps = rate_of(u64::from(bytes), took);
         let arrived_bps = counted_bps.saturating_add(grew(now.uncounted_bytes, then.uncounted_bytes));
         if !is_declared {
-            return Some((arrived_bps, Some(counted_bps)));
+            return Some((arrived_bps, arrived_bps));
         }
         // All that left in between was carried in between, whoever counts it, and whatever was
         // lost. But what found no room while the link was away was not.
         let sent_bps = grew(now.total_bytes?, then.total_bytes?);
-        Some((if self.is_settled { sent_bps } else { sent_bps.min(arrived_bps) }, None))
+        Some((if self.is_settled { sent_bps } else { sent_bps.min(arrived_bps) }, arrived_bps))
     }
 
     /// The packets of a burst overtake each other, and show this.
@@ -380,6 +386,7 @@ impl Peer {
         }
         Sample {
             rate_bps: shown.rate_bps,
+            surely_bps: shown.rate_bps,
             counted_bps: Some(shown.rate_bps),
             saturated: true,
             is_burst: true,

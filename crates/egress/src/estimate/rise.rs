@@ -11,14 +11,15 @@ const MORE_PERCENT: u64 = 108;
 impl RateEstimate {
     /// What the link carries at least by a sample of more than the old rate, bits per second: the
     /// old rate where one alone does not prove it; and whether it is clear, since that has arrived,
-    /// full or not. `None`: it shows no more. `rate`: the sample's. `before`: the one before it.
+    /// full or not. `None`: it shows no more. `before`: the sample before it.
     pub(super) fn risen(
         &self,
-        (old, rate): (u64, u64),
+        old: u64,
         sample: &Sample,
         busy: bool,
         before: Option<Sample>,
     ) -> Option<(u64, bool)> {
+        let rate = self.at_most(sample.surely_bps);
         if rate <= old {
             return None;
         }
@@ -31,7 +32,7 @@ impl RateEstimate {
         if sample.saturated || busy {
             // One report that came by a late timer, and the burst after it, prove nothing: two in a
             // row do.
-            let two = before.filter(|b| b.saturated || busy).map_or(old, |b| b.rate_bps.min(rate));
+            let two = before.filter(|b| b.saturated || busy).map_or(old, |b| b.surely_bps.min(rate));
             return Some((two.max(old), false));
         }
         carried.filter(|bps| *bps > old / 4 * 5).map(|bps| (bps, false))

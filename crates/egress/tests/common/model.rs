@@ -54,6 +54,8 @@ pub struct Model {
     reports: VecDeque<(Instant, Report)>,
     pub delivered_bytes: u64,
     pub waited_max: Duration,
+    /// What would wait for longer before the link finds no room there.
+    pub room: Duration,
     /// It is tried whether the link carries more than is declared.
     pub tries: bool,
     /// Hosts' acknowledgements tell of what arrives, and no gateway does.
@@ -99,6 +101,7 @@ impl Model {
             reports: VecDeque::new(),
             delivered_bytes: 0,
             waited_max: Duration::ZERO,
+            room: Duration::MAX,
             tries: false,
             hosts_tell: false,
         }
@@ -126,8 +129,11 @@ impl Model {
         self.sent += 1;
         let took = Duration::from_nanos(u64::from(PACKET_BYTES) * 8 * 1_000_000_000 / self.rate_bps);
         self.waited_max = self.waited_max.max(self.waits());
-        self.link_free = self.link_free.max(self.now) + took;
-        let lost = self.lost();
+        let has_room = self.waits() <= self.room;
+        if has_room {
+            self.link_free = self.link_free.max(self.now) + took;
+        }
+        let lost = self.lost() || !has_room;
         let is_other = self.sent * self.other_percent / 100 > (self.sent - 1) * self.other_percent / 100;
         self.other_bytes += if is_other && self.others_are_known { u64::from(PACKET_BYTES) } else { 0 };
         self.flying.push_back(Flying {
