@@ -474,8 +474,8 @@ impl RateEstimate {
         }
     }
 
-    /// The sample of what all gateways behind the link receive, when this one receives so much: they
-    /// share it.
+    /// The sample of what all gateways behind the link receive, when this one receives so much:
+    /// they share it.
     fn of_all(&mut self, now: Instant, id: u32, sample: Sample) -> Sample {
         // Its next sample takes as long as this one, or somewhat longer.
         let until = now + self.round().max(Duration::from_millis(200)).max(sample.took * 3);
