@@ -1,12 +1,13 @@
 //! The SYN cache: half-open connections, bounded, keyed by 4-tuple and checked against the ISN.
 
+mod entries;
+
 use std::collections::VecDeque;
 
 use arrayvec::ArrayVec;
 use farlink_wire::{Duration, FARLINK_SYN_ACK, Flags, Instant, SeqNum, TcpSegment, WireSize};
-use foldhash::fast::FixedState;
-use hashbrown::HashMap;
 
+use self::entries::Entries;
 use crate::asked::{COPY_APART, Came, Gone};
 use crate::config::Class;
 use crate::kept::Kept;
@@ -190,7 +191,7 @@ pub enum Step {
 /// The half-open connections.
 #[derive(Debug)]
 pub struct SynCache {
-    map: HashMap<Key, HalfOpen, FixedState>,
+    entries: Entries,
     order: VecDeque<(Instant, u64, Key)>,
     max: usize,
     lifetime: Duration,
@@ -201,6 +202,8 @@ pub struct SynCache {
     kept_count: usize,
     kept_bytes: usize,
     kept_max_bytes: usize,
+    /// Entries of which the answer has come.
+    answered: usize,
 }
 
 impl SynCache {
@@ -208,7 +211,7 @@ impl SynCache {
     #[must_use]
     pub fn new(max: usize, pool_bytes: usize, lifetime: Duration, seed: u64) -> Self {
         Self {
-            map: HashMap::with_hasher(FixedState::with_seed(seed)),
+            entries: Entries::with_seed(seed),
             order: VecDeque::new(),
             max: max.max(1),
             lifetime,
@@ -218,12 +221,13 @@ impl SynCache {
             kept_count: 0,
             kept_bytes: 0,
             kept_max_bytes: pool_bytes / KEPT_POOL_PARTS,
+            answered: 0,
         }
     }
     /// Entries.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.map.len()
+        self.entries.len()
     }
     /// The pool has another size.
     pub fn set_pool_bytes(&mut self, bytes: usize) {
@@ -232,7 +236,7 @@ impl SynCache {
     }
     /// Other rules have taken the place of those that were.
     pub fn move_rules(&mut self, moved: &Moved) {
-        self.map.values_mut().for_each(|half_open| half_open.rule = moved.of(half_open.rule));
+        self.entries.all_mut().for_each(|half_open| half_open.rule = moved.of(half_open.rule));
     }
     /// Entries thrown out by newer ones.
     #[must_use]
@@ -242,7 +246,8 @@ impl SynCache {
     /// Memory, bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        self.map.capacity() * (size_of::<Key>() + size_of::<HalfOpen>() + 1)
+        self.entries.memory_bytes()
+            + self.answered * size_of::<Answer>()
             + self.order.capacity() * size_of::<(Instant, u64, Key)>()
             + self.keeps.capacity() * size_of::<(u64, Key)>()
             + self.kept_bytes
@@ -256,7 +261,7 @@ impl SynCache {
     /// Forgets what is too old.
     pub fn expire(&mut self, now: Instant) {
         while let Some(&(at, serial, key)) = self.order.front() {
-            if at + self.lifetime > now && self.map.get(&key).is_some_and(|h| h.serial == serial) {
+            if at + self.lifetime > now && self.entries.get(&key).is_some_and(|h| h.serial == serial) {
                 break;
             }
             self.order.pop_front();
@@ -266,7 +271,7 @@ impl SynCache {
     }
 
     fn drop_entry(&mut self, key: &Key, serial: u64) -> bool {
-        let same = self.map.get(key).is_some_and(|h| h.serial == serial);
+        let same = self.entries.get(key).is_some_and(|h| h.serial == serial);
         if same {
             self.take(key);
         }
@@ -275,7 +280,8 @@ impl SynCache {
 
     /// Takes an entry out, and what waits in it.
     fn take(&mut self, key: &Key) -> Option<HalfOpen> {
-        let mut entry = self.map.remove(key)?;
+        let mut entry = self.entries.remove(key)?;
+        self.answered -= usize::from(entry.answer.is_some());
         self.let_go(entry.kept.take());
         Some(entry)
     }
@@ -292,14 +298,14 @@ impl SynCache {
     /// there is one.
     pub(crate) fn keep(&mut self, now: Instant, key: &Key, kept: Kept) -> bool {
         self.serial += 1;
-        let Some(h) = self.map.get_mut(key) else { return false };
+        let Some(h) = self.entries.get_mut(key) else { return false };
         h.has_waited = true;
         h.serial = self.serial;
         self.kept_count += 1;
         self.kept_bytes += kept.memory_bytes();
         let old = h.kept.replace(Box::new(kept));
         self.let_go(old);
-        self.order.push_back((now, self.serial, *key));
+        self.queue(now, *key);
         self.bound_order();
         self.keeps.push_back((self.serial, *key));
         self.bound_kept();
@@ -310,13 +316,13 @@ impl SynCache {
     fn bound_kept(&mut self) {
         while self.kept_bytes > self.kept_max_bytes {
             let Some((serial, key)) = self.keeps.pop_front() else { break };
-            let kept = self.map.get_mut(&key).filter(|h| h.serial == serial).and_then(|h| h.kept.take());
+            let kept = self.entries.get_mut(&key).filter(|h| h.serial == serial).and_then(|h| h.kept.take());
             self.let_go(kept);
         }
         if self.keeps.len() > self.kept_count + self.kept_count / 4 + KEPT_ENTRIES {
-            let map = &self.map;
+            let entries = &self.entries;
             let is_kept = |(serial, key): &(u64, Key)| {
-                map.get(key).is_some_and(|h| h.serial == *serial && h.kept.is_some())
+                entries.get(key).is_some_and(|h| h.serial == *serial && h.kept.is_some())
             };
             self.keeps.retain(is_kept);
             self.keeps.shrink_to(self.kept_count + KEPT_ENTRIES);
@@ -330,7 +336,7 @@ impl SynCache {
         while freed.len() < most
             && let Some((serial, key)) = self.keeps.pop_front()
         {
-            let Some(h) = self.map.get_mut(&key).filter(|h| h.serial == serial) else { continue };
+            let Some(h) = self.entries.get_mut(&key).filter(|h| h.serial == serial) else { continue };
             match h.kept.take_if(|kept| may_go(kept)) {
                 Some(kept) => freed.push(kept),
                 None if h.kept.is_some() => waiting.push((serial, key)),
@@ -344,6 +350,15 @@ impl SynCache {
         freed.into_iter().filter_map(|kept| self.let_go(Some(kept))).map(|kept| *kept).collect()
     }
 
+    /// The entry of the newest serial number is the last to expire.
+    fn queue(&mut self, now: Instant, key: Key) {
+        if self.order.len() == self.order.capacity() {
+            // Twice as much would be half empty in a flood.
+            self.order.reserve_exact(self.order.len() / 4 + KEPT_ENTRIES);
+        }
+        self.order.push_back((now, self.serial, key));
+    }
+
     /// Entries whose key came again leave stale places in the queue: bounded, too.
     fn bound_order(&mut self) {
         while self.order.len() > 2 * self.max {
@@ -354,9 +369,7 @@ impl SynCache {
 
     /// After a flood the memory goes back.
     fn shrink(&mut self) {
-        if self.map.capacity() > KEPT_ENTRIES && self.map.len() < self.map.capacity() / 8 {
-            self.map.shrink_to((self.map.len() * 2).max(KEPT_ENTRIES / 2));
-        }
+        self.entries.shrink(KEPT_ENTRIES);
         if self.order.capacity() > KEPT_ENTRIES && self.order.len() < self.order.capacity() / 8 {
             self.order.shrink_to((self.order.len() * 2).max(KEPT_ENTRIES / 2));
         }
@@ -372,7 +385,7 @@ impl SynCache {
         via: IfaceId,
         decision: Decision,
     ) -> Option<&mut HalfOpen> {
-        if let Some(h) = self.map.get_mut(&key) {
+        if let Some(h) = self.entries.get_mut(&key) {
             if h.a_is_low != a_is_low {
                 // Simultaneous open: the hosts sort it out themselves.
                 self.take(&key);
@@ -380,10 +393,10 @@ impl SynCache {
             }
             if h.isn == s.seq {
                 h.syns += 1;
-                return self.map.get_mut(&key);
+                return self.get_mut(&key);
             }
         }
-        while self.map.len() >= self.max {
+        while self.entries.len() >= self.max {
             let Some((_, serial, old)) = self.order.pop_front() else { break };
             if self.drop_entry(&old, serial) {
                 self.evicted += 1;
@@ -413,22 +426,21 @@ impl SynCache {
             kept: None,
             has_waited: false,
         };
-        self.order.push_back((now, self.serial, key));
+        self.queue(now, key);
         self.take(&key);
-        self.map.insert(key, entry);
-        self.map.get_mut(&key)
+        Some(self.entries.insert(key, entry))
     }
 
     /// The entry of a connection.
     pub fn get_mut(&mut self, key: &Key) -> Option<&mut HalfOpen> {
-        self.map.get_mut(key)
+        self.entries.get_mut(key)
     }
 
     /// The segment belongs to the handshake that is under way here: by its numbers it is the answer
     /// to the SYN, or what follows that answer.
     #[must_use]
     pub fn has_part_in(&self, key: &Key, from_low: bool, s: &TcpSegment) -> bool {
-        let Some(h) = self.map.get(key) else { return false };
+        let Some(h) = self.entries.get(key) else { return false };
         let within = |n: SeqNum, first: SeqNum, bytes: u32| n.after_eq(first) && n.since(first) <= bytes;
         let answers = s.flags.ack() && within(s.ack, h.isn + 1, h.syn_payload);
         match (h.a_is_low == from_low, s.flags.syn(), s.flags.rst()) {
@@ -445,7 +457,7 @@ impl SynCache {
     /// has no option, which the one right before it had.
     #[must_use]
     pub fn is_second_of_two(&self, now: Instant, key: &Key, from_low: bool, s: &TcpSegment) -> bool {
-        let Some(h) = self.map.get(key) else { return false };
+        let Some(h) = self.entries.get(key) else { return false };
         let (is_its, has_just_come, comes_twice) = match (h.a_is_low == from_low, s.flags.ack(), &h.answer) {
             (true, false, _) => (h.isn == s.seq, h.came.has_just_asked(now), h.came_of_two.a),
             (false, true, Some(answer)) => {
@@ -461,7 +473,7 @@ impl SynCache {
     /// Forgets a connection.
     pub fn remove(&mut self, key: &Key) {
         self.take(key);
-        if self.map.is_empty() {
+        if self.entries.len() == 0 {
             self.order.clear();
             self.shrink();
         }
@@ -476,7 +488,7 @@ impl SynCache {
         s: &TcpSegment,
         via: IfaceId,
     ) -> Step {
-        let Some(h) = self.map.get_mut(key) else { return Step::Unknown };
+        let Some(h) = self.entries.get_mut(key) else { return Step::Unknown };
         let from = if h.a_is_low == from_low { Side::A } else { Side::B };
         if s.flags.rst() {
             // Whether the hosts take it is their business; a handshake that goes on is simply not
@@ -489,7 +501,9 @@ impl SynCache {
         }
         match (from, s.flags.syn(), s.flags.ack()) {
             (Side::B, true, true) => {
+                let was_answered = h.answer.is_some();
                 let step = Self::on_syn_ack(h, now, s, via);
+                self.answered += usize::from(h.answer.is_some() && !was_answered);
                 if h.answer.is_some() {
                     // Its SYN need not wait any longer.
                     let kept = h.kept.take();

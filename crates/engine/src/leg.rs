@@ -1,6 +1,7 @@
 //! A host, the leg towards it, and what both hosts agreed on.
 
 use core::net::{IpAddr, SocketAddr};
+use core::num::NonZeroU64;
 
 use farlink_wire::{Duration, Instant, SeqNum, TcpSegment, Timestamps};
 
@@ -29,6 +30,21 @@ pub enum Handshake {
     Repeated,
     /// So long.
     Took(Duration),
+}
+
+/// A duration in eight bytes, of a nanosecond at least: of each leg there may be very many.
+#[derive(Clone, Copy, Debug)]
+struct Span(NonZeroU64);
+
+impl Span {
+    fn of(duration: Duration) -> Self {
+        let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        Self(NonZeroU64::new(ns).unwrap_or(NonZeroU64::MIN))
+    }
+
+    const fn duration(self) -> Duration {
+        Duration::from_nanos(self.0.get())
+    }
 }
 
 /// A host, and the leg towards it.
@@ -76,9 +92,10 @@ pub struct Leg {
     /// On that link it is said in XCP's own header what is said of that.
     pub(crate) in_shims: bool,
     /// Remembered RTT of this leg, for when a dormant flow wakes.
-    srtt: Option<Duration>,
-    /// What the handshake has told of it.
-    handshake: Handshake,
+    srtt: Option<Span>,
+    /// See [`Leg::handshake_rtt`].
+    handshake_rtt: Option<Span>,
+    is_handshake_repeated: bool,
     /// See [`Leg::handshake_waited`], milliseconds: of each leg there may be very many.
     handshake_waited_ms: u16,
     /// Its newest window, in bytes.
@@ -158,7 +175,8 @@ impl Leg {
             by_routers: false,
             in_shims: false,
             srtt: None,
-            handshake: Handshake::default(),
+            handshake_rtt: None,
+            is_handshake_repeated: false,
             handshake_waited_ms: 0,
             window_bytes: u32::from(s.window),
             told_edge: Bookmark::NONE,
@@ -330,25 +348,22 @@ impl Leg {
     /// Remembered RTT of this leg; `None`: there is none, or it leads another way now.
     #[must_use]
     pub fn srtt(&self) -> Option<Duration> {
-        self.srtt
+        self.srtt.map(Span::duration)
     }
     /// This is remembered.
     pub fn remember_rtt(&mut self, srtt: Option<Duration>) {
-        self.srtt = srtt;
+        self.srtt = srtt.map(Span::of);
     }
     /// Round trip of the handshake over this leg and what lies behind it; `None`: not known, or its
     /// SYN was repeated.
     #[must_use]
     pub fn handshake_rtt(&self) -> Option<Duration> {
-        match self.handshake {
-            Handshake::Took(rtt) => Some(rtt),
-            Handshake::Unknown | Handshake::Repeated => None,
-        }
+        self.handshake_rtt.map(Span::duration)
     }
     /// A SYN was repeated: nobody knows which one was answered.
     #[must_use]
     pub fn is_handshake_repeated(&self) -> bool {
-        self.handshake == Handshake::Repeated
+        self.is_handshake_repeated
     }
     /// By so much longer than the SYN the packet that completed the handshake waited on its way
     /// here, by this host's clock, if that counts milliseconds.
@@ -365,7 +380,11 @@ impl Leg {
     }
     /// The handshake is over, from here.
     pub fn note_handshake(&mut self, handshake: Handshake) {
-        self.handshake = handshake;
+        self.is_handshake_repeated = handshake == Handshake::Repeated;
+        self.handshake_rtt = match handshake {
+            Handshake::Took(rtt) => Some(Span::of(rtt)),
+            Handshake::Unknown | Handshake::Repeated => None,
+        };
     }
 
     /// Bytes of IP and TCP header without options towards this host.
@@ -399,7 +418,8 @@ impl Leg {
             by_routers: false,
             in_shims: false,
             srtt: None,
-            handshake: Handshake::default(),
+            handshake_rtt: None,
+            is_handshake_repeated: false,
             handshake_waited_ms: 0,
             window_bytes: 0,
             told_edge: Bookmark::NONE,

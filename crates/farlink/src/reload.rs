@@ -9,6 +9,7 @@ use farlink_gateway::{Config, Reconfigured};
 use farlink_linux::divert::{DivertConfig, Selection};
 use farlink_linux::driver::{Attendance, Wanted};
 use farlink_linux::event_loop::Waker;
+use farlink_linux::priority::{Rank, start_scoped};
 use serde::Serialize;
 
 use crate::config::Settings;
@@ -82,9 +83,7 @@ impl Source {
                 waker.wake();
             }
         };
-        std::thread::Builder::new()
-            .name("configuration".to_owned())
-            .spawn_scoped(scope, work)
+        start_scoped(scope, "configuration", Rank::Usual, work)
             .context("cannot start the thread that reads the configuration")?;
         Ok(Self { orders, read: has_read, started })
     }

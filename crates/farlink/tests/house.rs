@@ -170,6 +170,26 @@ fn packets_leave_at_one_place() {
     assert_eq!(places, ["crates/gateway/src/outlet.rs"]);
 }
 
+/// A thread of the daemon says when it gets the processor. Elsewhere there is no loop to go first.
+#[test]
+fn threads_of_the_daemon_are_started_in_one_place() {
+    let elsewhere = [
+        "crates/lab/",
+        "crates/linux/src/emulator",
+        "crates/linux/src/netns.rs",
+        "crates/linux/src/priority.rs",
+        "crates/farlink/src/bench/",
+        "crates/farlink/src/admin/client.rs",
+        "crates/farlink/src/check/mod.rs",
+    ];
+    let is_elsewhere = |name: &str| elsewhere.iter().any(|start| name.starts_with(start));
+    let starts = ["thread::spawn(", "thread::Builder"];
+    let found = production_code()
+        .into_iter()
+        .filter(|(name, text)| !is_elsewhere(name) && starts.iter().any(|start| text.contains(start)));
+    fail_with("they start threads", found.map(|(name, _)| name).collect());
+}
+
 /// What an acknowledgement promises answers two questions: how far it may run ahead, and which
 /// window is shown. Both are asked where segments are made.
 #[test]

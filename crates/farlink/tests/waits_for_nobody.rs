@@ -462,3 +462,33 @@ fn the_loop_asks_the_kernel_for_packets_and_time_alone() {
         bed.ends(daemon);
     });
 }
+
+/// Where the processor is short, packets go first, and who ends a daemon that is late.
+#[test]
+fn the_loop_goes_before_what_else_the_daemon_does() {
+    if rustix::process::getpriority_process(None) != Ok(0) {
+        let _ = says("the_loop_goes_before_what_else_the_daemon_does", "a nice value has been chosen");
+        return;
+    }
+    by_both_methods("the_loop_goes_before_what_else_the_daemon_does", |method| {
+        let bed = Bed::new("first");
+        let daemon = bed.boot(method);
+        bed.splits("at first");
+        let nice = |stat: String| {
+            let (name, rest) = stat.split_once('(').and_then(|(_, rest)| rest.rsplit_once(')')).unwrap();
+            (name.to_owned(), rest.split_whitespace().nth(16).and_then(|n| n.parse::<i32>().ok()).unwrap())
+        };
+        let threads = std::fs::read_dir(format!("/proc/{}/task", daemon.id())).unwrap().flatten();
+        let stats = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok());
+        let all: Vec<_> = stats.map(nice).collect();
+        for (name, nice) in &all {
+            let goes_first = ["farlink", "lookups", "watchdog", "supervisor"].contains(&name.as_str());
+            assert_eq!(*nice, if goes_first { farlink_linux::priority::LOOP_NICE } else { 0 }, "{all:?}");
+        }
+        let names: Vec<_> = all.iter().map(|(name, _)| name.as_str()).collect();
+        for name in ["farlink", "lookups", "housekeeping", "guard", "admin", "log"] {
+            assert!(names.contains(&name), "{name}: {all:?}");
+        }
+        bed.ends(daemon);
+    });
+}

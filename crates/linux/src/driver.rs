@@ -57,7 +57,7 @@ use crate::bump::Bump;
 use crate::clock;
 use crate::divert::{Divert, DivertConfig, Diverted};
 use crate::error::{Error, Result};
-use crate::event_loop::{Interest, Poller, Signals, Waker};
+use crate::event_loop::{Interest, Poller, Ready, Signals, Waker};
 use crate::guard::{BumpGuard, Guard};
 use crate::heap::HeapKeeper;
 use crate::journal::Journal;
@@ -437,11 +437,7 @@ impl Driver {
         loop {
             let deadline = self.deadline();
             let (mut is_woken, mut has_news, mut is_signalled) = (false, false, false);
-            self.pulse.is_waiting.store(true, Ordering::Release);
-            let ready = self.poller.wait(deadline);
-            self.pulse.is_waiting.store(false, Ordering::Release);
-            self.pulse.turns.add(1);
-            for ready in ready? {
+            for ready in self.wait(deadline)? {
                 match ready.token {
                     WAKER => is_woken = true,
                     NEWS => has_news = true,
@@ -479,6 +475,16 @@ impl Driver {
                 return self.finish();
             }
         }
+    }
+
+    /// The end of a turn. What came meanwhile.
+    fn wait(&mut self, deadline: Option<Instant>) -> Result<&[Ready]> {
+        self.net.lookups.send();
+        self.pulse.is_waiting.store(true, Ordering::Release);
+        let ready = self.poller.wait(deadline);
+        self.pulse.is_waiting.store(false, Ordering::Release);
+        self.pulse.turns.add(1);
+        ready
     }
 
     fn deadline(&mut self) -> Option<Instant> {

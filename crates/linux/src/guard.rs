@@ -25,6 +25,7 @@ use crate::driver::{Position, Pulse};
 use crate::error::{Context, Result};
 use crate::event_loop::Waker;
 use crate::netlink::Family;
+use crate::priority::{Rank, start_thread};
 use family::{Ended, FamilyGuard, Kind, Step};
 use repairs::Repairs;
 
@@ -108,15 +109,14 @@ impl Guard {
         let mut keeper = Keeper::new(divert, auditor, pulse, waker, Arc::clone(&status));
         keeper.publish(clock::now());
         let heard = Arc::clone(&orders);
-        let thread = std::thread::Builder::new()
-            .name("guard".to_owned())
-            .spawn(move || {
-                while let Some(change) = next_orders(&heard) {
-                    keeper.wanted = change.or(keeper.wanted.take());
-                    keeper.tick(clock::now());
-                }
-                keeper.divert
-            })
+        let work = move || {
+            while let Some(change) = next_orders(&heard) {
+                keeper.wanted = change.or(keeper.wanted.take());
+                keeper.tick(clock::now());
+            }
+            keeper.divert
+        };
+        let thread = start_thread("guard", Rank::Usual, work)
             .context(|| "starting the guard of diversion".to_owned())?;
         Ok(Self { thread: Some(thread), orders, changes: 0, status })
     }

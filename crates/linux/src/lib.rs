@@ -18,6 +18,7 @@ pub mod memory;
 pub mod netlink;
 pub mod netns;
 pub mod openings;
+pub mod priority;
 pub mod sandbox;
 mod spread;
 pub mod sysctl;

@@ -18,6 +18,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::driver::{Position, Pulse};
 use crate::error::{Context, Error, Result};
+use crate::priority::{Rank, start_thread};
 
 /// How often is looked.
 const TICK: Duration = Duration::from_millis(250);
@@ -185,10 +186,8 @@ impl Watchdog {
                 std::thread::park_timeout(TICK);
             }
         };
-        let thread = std::thread::Builder::new()
-            .name("watchdog".to_owned())
-            .spawn(watch)
-            .context(|| "starting the watchdog".to_owned())?;
+        let thread =
+            start_thread("watchdog", Rank::Loop, watch).context(|| "starting the watchdog".to_owned())?;
         Ok(Self { devices, stop, thread: Some(thread) })
     }
 

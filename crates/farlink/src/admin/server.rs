@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
+use farlink_linux::priority::{Rank, start_thread};
 
 use super::protocol::{Request, Response};
 
@@ -68,15 +68,12 @@ impl Server {
                     let _ = serve(&connection, &calls, &*wake);
                     open_here.fetch_sub(1, Ordering::Relaxed);
                 };
-                if thread::Builder::new().name("admin".to_owned()).spawn(serve).is_err() {
+                if start_thread("admin", Rank::Usual, serve).is_err() {
                     open.fetch_sub(1, Ordering::Relaxed);
                 }
             }
         };
-        thread::Builder::new()
-            .name("admin".to_owned())
-            .spawn(accept)
-            .context("cannot start the admin thread")?;
+        start_thread("admin", Rank::Usual, accept).context("cannot start the admin thread")?;
         Ok((Self { path: path.to_owned() }, receiver))
     }
 }
@@ -163,7 +160,7 @@ mod tests {
     fn requests_reach_the_loop_and_answers_come_back() {
         let path = socket("answers.sock");
         let (server, calls) = Server::start(&path, || {}).unwrap();
-        let looping = thread::spawn(move || {
+        let looping = std::thread::spawn(move || {
             for call in calls.iter().take(2) {
                 let answer = match &call.request {
                     Request::Set { key, .. } => Response::error(format!("unknown key `{key}`")),

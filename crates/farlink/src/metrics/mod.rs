@@ -8,10 +8,10 @@ mod tests;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
+use farlink_linux::priority::{Rank, start_thread};
 use serde_json::Value;
 
 use crate::view::text;
@@ -187,10 +187,7 @@ pub fn serve(
             let _ = answer(&connection, &snapshot);
         }
     };
-    thread::Builder::new()
-        .name("metrics".to_owned())
-        .spawn(accept)
-        .context("cannot start the metrics thread")?;
+    start_thread("metrics", Rank::Usual, accept).context("cannot start the metrics thread")?;
     Ok(())
 }
 

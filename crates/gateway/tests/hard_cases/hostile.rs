@@ -338,7 +338,12 @@ fn after_a_flood_the_memory_goes_back() {
     for i in 0..20_000 {
         t.play(&format!("a > S {i} win 65535 <mss 1460> {{port {}}}\n drop b", 1000 + i));
     }
+    let asked = t.status().table_bytes;
+    for i in 0..20_000 {
+        t.play(&format!("b > S. 7 ack {} win 65535 <mss 1460> {{port {}}}\n drop a", i + 1, 1000 + i));
+    }
     let full = t.status().table_bytes;
+    assert!(full > asked + 20_000 * 100, "answers are counted: {full} after {asked}");
     t.play("~80s");
     let empty = t.status().table_bytes;
     assert!(empty < full / 50, "{empty} of {full}");

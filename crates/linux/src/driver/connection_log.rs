@@ -21,6 +21,7 @@ use serde::Serialize;
 use super::calendar::Utc;
 use super::log_file::LogFile;
 use crate::error::{Error, Result};
+use crate::priority::{Rank, start_thread};
 
 pub use super::log_file::LogTarget;
 
@@ -157,7 +158,7 @@ impl ConnectionLog {
                 drop(ends);
             }
         };
-        std::thread::Builder::new().name("connection-log".to_owned()).spawn(write).map_err(|e| {
+        start_thread("connection-log", Rank::Usual, write).map_err(|e| {
             Error::Refused(format!("the thread of the connection log cannot be started: {e}"))
         })?;
         Ok(Self {

@@ -95,7 +95,7 @@ impl Driver {
             // What waits in the queue of a link leaves at its rate.
             let until = clock::now() + LAST_PACKETS;
             let due = self.gateway.poll_timeout().map_or(until, |due| due.at.min(until));
-            self.poller.wait(Some(due))?;
+            self.wait(Some(due))?;
         }
         if let Some(journal) = self.net.journal.take() {
             journal.remove();

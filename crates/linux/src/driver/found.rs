@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::budgets::{self, Used};
 use super::calendar::now_s;
+use crate::priority::{Rank, start_thread};
 
 /// How often it is looked whether something is new.
 const LOOK_EVERY: Duration = Duration::from_secs(300);
@@ -317,7 +318,7 @@ impl Writer {
             }
             drop(ends);
         };
-        std::thread::Builder::new().name("found".to_owned()).spawn(write)?;
+        start_thread("found", Rank::Usual, write)?;
         Ok(Self { orders, ended })
     }
 

@@ -20,6 +20,7 @@ use crate::divert::Severity;
 use crate::error::{Context, Result};
 use crate::event_loop::{Interest, Poller, Waker};
 use crate::netlink::{Event, Link, Monitor, Socket};
+use crate::priority::{Rank, start_thread};
 
 /// News that may wait for the event loop. At the bound they add up.
 const WAITING_MAX: usize = 4;
@@ -122,16 +123,15 @@ impl Housekeeper {
             again_at: None,
             told_at: Instant::ZERO,
         };
-        std::thread::Builder::new()
-            .name("housekeeping".to_owned())
-            .spawn(move || {
-                if has_begun.recv().is_err() {
-                    return;
-                }
-                while has_begun.try_recv() != Err(TryRecvError::Disconnected) {
-                    keeper.turn();
-                }
-            })
+        let work = move || {
+            if has_begun.recv().is_err() {
+                return;
+            }
+            while has_begun.try_recv() != Err(TryRecvError::Disconnected) {
+                keeper.turn();
+            }
+        };
+        start_thread("housekeeping", Rank::Usual, work)
             .context(|| "starting the thread of housekeeping".to_owned())?;
         Ok(Self { news, begin, rouse })
     }

@@ -83,7 +83,7 @@ impl Driver {
     /// Answers of the kernel about routes and counters.
     pub(super) fn take_answers(&mut self) {
         let (mut is_other, mut has_counts) = (false, false);
-        while let Ok(answer) = self.net.lookups.next() {
+        while let Some(answer) = self.net.lookups.next() {
             match answer {
                 Answer::Way(key, generation, leaves) => {
                     self.has_answers = true;

@@ -209,7 +209,7 @@ impl LinuxNetwork {
 
     /// `None`: it is being asked.
     fn ask(&mut self, key: &RouteKey) -> Option<Option<Leaves>> {
-        self.routes.get(key, &self.lookups)
+        self.routes.get(key, &mut self.lookups)
     }
 
     /// Which way a packet leaves that came in by this interface. `None`: it is being asked.

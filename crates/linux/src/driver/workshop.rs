@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use portable_atomic::AtomicU64;
 
 use crate::error::{Context, Result};
+use crate::priority::{Rank, start_thread};
 
 type Work = Box<dyn FnOnce() + Send>;
 
@@ -33,9 +34,7 @@ impl Workshop {
                 counted.fetch_add(1, Ordering::Release);
             }
         };
-        let thread = std::thread::Builder::new()
-            .name("workshop".to_owned())
-            .spawn(work)
+        let thread = start_thread("workshop", Rank::Usual, work)
             .context(|| "starting a thread for what takes time".to_owned())?;
         Ok(Self { orders: Some(orders), ordered: AtomicU64::new(0), done, thread: Some(thread) })
     }

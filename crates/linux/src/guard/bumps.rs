@@ -18,6 +18,7 @@ use crate::divert::{Diagnosis, FOUND_AT_BUMP, Families, LostAtBump, Method, Pass
 use crate::driver::{Position, Pulse};
 use crate::error::{Context, Result};
 use crate::netlink::{Family, Nftables, Socket};
+use crate::priority::{Rank, start_thread};
 
 /// One way through a bump, with a device of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,14 +88,13 @@ impl BumpGuard {
         keeper.known = keeper.what_is_known();
         keeper.publish(clock::now());
         let until = Arc::clone(&stop);
-        let thread = std::thread::Builder::new()
-            .name("guard".to_owned())
-            .spawn(move || {
-                while !super::waited(&until) {
-                    keeper.tick(clock::now());
-                }
-            })
-            .context(|| "starting the guard of bumps".to_owned())?;
+        let work = move || {
+            while !super::waited(&until) {
+                keeper.tick(clock::now());
+            }
+        };
+        let thread =
+            start_thread("guard", Rank::Usual, work).context(|| "starting the guard of bumps".to_owned())?;
         Ok(Self { told: shared, thread: Some(thread), stop, status })
     }
 

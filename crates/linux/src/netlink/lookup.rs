@@ -1,10 +1,11 @@
 //! Which way a packet leaves, asked of the kernel without its lock for interfaces (RTNL): whoever
 //! holds that for seconds does not hold up the answer.
 
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use super::route::RouteKey;
+use super::route::{Hop, RouteKey};
 use super::socket::Socket;
 use crate::error::{Error, Result};
 
@@ -43,14 +44,28 @@ impl Lookup {
 
     /// Where a packet leaves. `None`: nowhere (no route, blackhole, or it is this machine's own).
     pub fn ask(&mut self, key: &RouteKey) -> Result<Option<Leaves>> {
-        let Some(hop) = self.socket.route_lookup(key)?.filter(|h| h.kind == RTN_UNICAST) else {
-            return Ok(None);
+        self.ask_all(std::slice::from_ref(key)).pop().unwrap_or(Ok(None))
+    }
+
+    /// The same of many packets at once, which is cheaper. An error is of one question alone.
+    pub fn ask_all(&mut self, keys: &[RouteKey]) -> Vec<Result<Option<Leaves>>> {
+        let mut mtus: HashMap<u32, u32> = HashMap::new();
+        let hops = self.socket.route_lookups(keys);
+        let mut leaves = |hop: Option<Hop>| {
+            let Some(Hop { interface, mtu, .. }) = hop.filter(|hop| hop.kind == RTN_UNICAST) else {
+                return Ok(None);
+            };
+            let mtu = match mtu.or_else(|| mtus.get(&interface).copied()) {
+                Some(mtu) => mtu,
+                None => {
+                    let mtu = self.mtu(interface)?;
+                    mtus.insert(interface, mtu);
+                    mtu
+                }
+            };
+            Ok(Some(Leaves { interface, mtu }))
         };
-        let mtu = match hop.mtu {
-            Some(mtu) => mtu,
-            None => self.mtu(hop.interface)?,
-        };
-        Ok(Some(Leaves { interface: hop.interface, mtu }))
+        hops.into_iter().map(|hop| leaves(hop?)).collect()
     }
 
     /// The MTU of an interface, in bytes.

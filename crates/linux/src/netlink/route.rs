@@ -40,6 +40,8 @@ const RT_SCOPE_UNIVERSE: u8 = 0;
 const RT_SCOPE_LINK: u8 = 253;
 const RT_TABLE_MAIN: u32 = 254;
 const RTN_UNICAST: u8 = 1;
+/// Questions in one datagram: the answers to so many find room in a socket's buffer.
+const QUESTIONS_AT_ONCE: usize = 32;
 
 /// The main routing table.
 pub const TABLE_MAIN: u32 = RT_TABLE_MAIN;
@@ -360,10 +362,12 @@ impl Socket {
 
     /// Asks the kernel which way a packet goes. `None`: it has no route, or refuses the packet.
     pub fn route_lookup(&mut self, key: &RouteKey) -> Result<Option<Hop>> {
-        match self.ask_route(key) {
-            Err(Error::Netlink { answer, .. }) if is_unroutable(&answer) => Ok(None),
-            other => other,
-        }
+        routed(self.ask_route(key))
+    }
+
+    /// The same of many packets at once, which is cheaper. An error is of one question alone.
+    pub fn route_lookups(&mut self, keys: &[RouteKey]) -> Vec<Result<Option<Hop>>> {
+        self.ask_routes(keys).into_iter().map(routed).collect()
     }
 
     /// Why the kernel would not route a packet: EXDEV where its source address check refuses it,
@@ -376,25 +380,55 @@ impl Socket {
     }
 
     fn ask_route(&mut self, key: &RouteKey) -> Result<Option<Hop>> {
-        let family = Family::of(key.destination);
-        let bits = if family == Family::V4 { 32 } else { 128 };
-        let mut body = [0; RTMSG_BYTES];
-        body[0] = family.number();
-        body[1] = bits;
-        if key.from.is_some() {
-            body[2] = bits;
+        self.ask_routes(std::slice::from_ref(key)).pop().unwrap_or(Ok(None))
+    }
+
+    fn ask_routes(&mut self, keys: &[RouteKey]) -> Vec<Result<Option<Hop>>> {
+        let what = "looking up a route";
+        let failed = |code| Err(Error::os(what, std::io::Error::from_raw_os_error(code)));
+        let mut hops = Vec::with_capacity(keys.len());
+        for keys in keys.chunks(QUESTIONS_AT_ONCE) {
+            let from = hops.len();
+            // Of what the kernel does not answer it had no room for the answer.
+            hops.resize_with(from + keys.len(), || failed(libc::ENOBUFS));
+            let mut questions: Vec<_> = keys.iter().map(question).collect();
+            let asked = self.query_all(&mut questions, what, |place, answer| {
+                hops[from + place] = answer.map(|answer| parse_hop(&answer));
+            });
+            if let Err(Error::Os { answer, .. }) = asked {
+                let code = answer.raw_os_error().unwrap_or(libc::EIO);
+                hops[from..].fill_with(|| failed(code));
+            }
         }
-        let mut request = Message::new(libc::RTM_GETROUTE, 0, &body);
-        request.attr(RTA_DST, &octets(key.destination));
-        if let Some((source, interface)) = key.from {
-            request.attr(RTA_SRC, &octets(source)).attr_u32(RTA_IIF, interface);
-        }
-        if key.mark != 0 {
-            request.attr_u32(RTA_MARK, key.mark);
-        }
-        let mut hop = None;
-        self.query(request, "looking up a route", |answer| hop = parse_hop(&answer))?;
-        Ok(hop)
+        hops
+    }
+}
+
+fn question(key: &RouteKey) -> Message {
+    let family = Family::of(key.destination);
+    let bits = if family == Family::V4 { 32 } else { 128 };
+    let mut body = [0; RTMSG_BYTES];
+    body[0] = family.number();
+    body[1] = bits;
+    if key.from.is_some() {
+        body[2] = bits;
+    }
+    let mut request = Message::new(libc::RTM_GETROUTE, 0, &body);
+    request.attr(RTA_DST, &octets(key.destination));
+    if let Some((source, interface)) = key.from {
+        request.attr(RTA_SRC, &octets(source)).attr_u32(RTA_IIF, interface);
+    }
+    if key.mark != 0 {
+        request.attr_u32(RTA_MARK, key.mark);
+    }
+    request
+}
+
+/// A packet without a way is no error.
+fn routed(answer: Result<Option<Hop>>) -> Result<Option<Hop>> {
+    match answer {
+        Err(Error::Netlink { answer, .. }) if is_unroutable(&answer) => Ok(None),
+        other => other,
     }
 }
 

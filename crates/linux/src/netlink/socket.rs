@@ -98,6 +98,46 @@ impl Socket {
         Ok(())
     }
 
+    /// Sends requests that have one answer each, in one datagram. `see` gets each answer with the
+    /// place of its request. The kernel answers them while it takes them, so nobody waits here:
+    /// what its buffer had no room for is not seen.
+    pub(crate) fn query_all(
+        &mut self,
+        messages: &mut [Message],
+        what: &str,
+        mut see: impl FnMut(usize, Result<Answer<'_>>),
+    ) -> Result<()> {
+        let first = self.sequence.wrapping_add(1);
+        let mut all = Vec::new();
+        for message in &mut *messages {
+            self.sequence = self.sequence.wrapping_add(1);
+            message.add_flags(NLM_F_REQUEST);
+            all.extend_from_slice(message.finish(self.sequence));
+        }
+        self.send_bytes(&all, what)?;
+        let mut left = messages.len();
+        while left > 0 {
+            let datagram = match self.receive_with(libc::MSG_DONTWAIT) {
+                Ok(datagram) => datagram,
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => continue,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(Error::os(what.to_owned(), error)),
+            };
+            for answer in Answers::new(datagram) {
+                let place = answer.sequence.wrapping_sub(first) as usize;
+                if place < messages.len() {
+                    left = left.saturating_sub(1);
+                    let is_error = answer.kind == NLMSG_ERROR;
+                    see(
+                        place,
+                        if is_error { acknowledged(&answer, what).map(|()| answer) } else { Ok(answer) },
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Sends a dump request and hands every answer to `see`. When the table changes under the dump
     /// it starts again, so `see` may hear things twice.
     pub fn dump(&mut self, message: Message, what: &str, see: impl FnMut(Answer<'_>)) -> Result<()> {
@@ -129,21 +169,28 @@ impl Socket {
 
     fn send(&mut self, message: &mut Message, what: &str) -> Result<u32> {
         self.sequence = self.sequence.wrapping_add(1).max(1);
-        let bytes = message.finish(self.sequence);
-        // SAFETY: the pointer and length describe `bytes`, which lives through the call.
-        let sent = unsafe { libc::send(self.fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) };
-        if sent < 0 {
-            return Err(Error::last_os(what.to_owned()));
-        }
+        self.send_bytes(message.finish(self.sequence), what)?;
         Ok(self.sequence)
+    }
+
+    fn send_bytes(&self, bytes: &[u8], what: &str) -> Result<()> {
+        // SAFETY: the pointer and length describe `bytes`, which lives through the call.
+        match unsafe { libc::send(self.fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) } {
+            sent if sent < 0 => Err(Error::last_os(what.to_owned())),
+            _ => Ok(()),
+        }
     }
 
     /// Reads one datagram; the slice is valid until the next call.
     pub(crate) fn receive(&mut self) -> io::Result<&[u8]> {
+        self.receive_with(0)
+    }
+
+    fn receive_with(&mut self, flags: libc::c_int) -> io::Result<&[u8]> {
         loop {
             // SAFETY: the pointer and length describe `buffer`, which is exclusively ours.
             let n = unsafe {
-                libc::recv(self.fd.as_raw_fd(), self.buffer.as_mut_ptr().cast(), self.buffer.len(), 0)
+                libc::recv(self.fd.as_raw_fd(), self.buffer.as_mut_ptr().cast(), self.buffer.len(), flags)
             };
             match usize::try_from(n) {
                 Ok(n) => return Ok(&self.buffer[..n]),
