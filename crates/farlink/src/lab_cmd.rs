@@ -9,7 +9,7 @@ use farlink_lab::settings::{self, Settings};
 use farlink_lab::state::{self, State};
 use farlink_lab::{helper, link, runner, scenario, topology};
 use farlink_linux::divert::Method;
-use farlink_linux::sandbox;
+use farlink_linux::{priority, sandbox};
 
 use crate::out::{out, outln};
 use crate::scenario_args::ScenarioArgs;
@@ -219,6 +219,9 @@ fn run_scenario(args: RunArgs) -> Result<ExitCode> {
     if sandbox::is_needed() {
         sandbox::enter().context("the laboratory needs network namespaces")?;
     }
+    // Gateways do. Hosts, links and captures stand for machines of their own, so they are not to
+    // wait for them.
+    priority::go_first();
     let RunArgs { cells, plots, .. } = args;
     let options = runner::Options { chosen: cells.chosen()?, plots };
     cells.publish(&runner::run(&options)?)
