@@ -38,7 +38,7 @@ const START_BYTES: u32 = 64 << 10;
 /// Into a link whose rate nobody knows it may hold so many congestion windows, or its part of so
 /// many bytes, if that is more.
 const UNKNOWN_WINDOWS: u64 = 4;
-const UNKNOWN_BYTES: u64 = 16 << 20;
+const UNKNOWN_BYTES: u64 = 8 << 20;
 /// A fast ordinary leg at the start, bytes per millisecond: 100 Mbit/s.
 const ORDINARY_BYTES_PER_MS: u128 = 12_500;
 /// What connections may hold in sum, at the start, as a part (one over this) of the pool, and the
