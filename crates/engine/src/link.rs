@@ -198,6 +198,19 @@ impl Links {
         self.links.iter_mut().for_each(|link| link.meter.note_late(since, now));
     }
 
+    /// Another link has the place of one that nothing leaves by any more. What was learnt of that
+    /// one, and how it was declared, does not hold for it.
+    pub(crate) fn begin(&mut self, config: &Config, way: Way, declared: &config::Link) {
+        let identity = self.identity;
+        if let Some(link) = self.get_mut(way) {
+            *link = Link::new(config, link.iface, declared, identity);
+        }
+        self.back.retain(|back| *back != way);
+        self.hosts_back.retain(|(of, _)| *of != way);
+        self.reports.retain(|(of, _)| *of != way);
+        self.found_out = self.found_out.filter(|of| *of != way);
+    }
+
     /// Which way packets leave that leave by this interface.
     #[must_use]
     pub fn way(&self, iface: IfaceId) -> Way {

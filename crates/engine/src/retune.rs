@@ -5,7 +5,7 @@ use farlink_wire::Instant;
 
 use crate::changed::Changed;
 use crate::config::{
-    Action, Copies, DscpClasses, FlowControl, InitialWindow, LinkAction, Rule, SendAhead, XcpContext,
+    self, Action, Copies, DscpClasses, FlowControl, InitialWindow, LinkAction, Rule, SendAhead, XcpContext,
 };
 use crate::engine::Engine;
 use crate::flow_id::FlowId;
@@ -288,6 +288,11 @@ impl Engine {
         if let Some(link) = self.links.get_mut(way) {
             link.set_copies(copies == Copies::Off);
         }
+    }
+
+    /// A link takes the place of one that nothing leaves by any more.
+    pub fn begin_link(&mut self, way: Way, link: &config::Link) {
+        self.links.begin(&self.config, way, link);
     }
 
     /// Whether nothing is sent into a link that may be in vain, because its bytes cost money, from

@@ -122,15 +122,16 @@ impl Gateway {
         let Some(spare) = self.told.interfaces.iter_mut().find(|i| i.id == interface.id) else { return };
         interface.name.clone_into(&mut spare.name);
         let (Some(old), Some(link)) = (&mut spare.link, &interface.link) else { return };
-        link.name.clone_into(&mut old.name);
-        for (what, differs) in at_restart(old, link) {
-            done.leave(differs, &format!("link.{}.{what}", link.name));
-        }
+        // Which protocols are XCP's packets are asked from the start on.
+        done.leave(old.xcp_shim != link.xcp_shim, &format!("link.{}.xcp_form", link.name));
+        let link = &Link { xcp_shim: old.xcp_shim, ..link.clone() };
+        old.clone_from(link);
         let way = self.outlet.way(interface.id);
         let common = (self.told.limits.pool_bytes, self.outlet.places());
         if let Some(queue) = self.outlet.link_mut(way) {
             *queue = LinkQueue::new(queue.id(), interface, link, common);
         }
+        self.engine.begin_link(way, link);
         self.impose(now, way, link);
     }
 
@@ -277,19 +278,9 @@ fn kind(interface: &Interface) -> &'static str {
     if interface.link.is_some() { "link at" } else { "interface" }
 }
 
-/// Whether what a spare interface has from its start on is right for this one. Of a link only what
-/// can be changed may differ, or what nobody has said.
+/// Whether this one may have the place of a spare interface. A link is made anew there.
 fn may_become(spare: &Interface, wanted: &Interface) -> bool {
-    let fits = match (&spare.link, &wanted.link) {
-        (None, None) => true,
-        (Some(spare), Some(wanted)) => {
-            let is_as =
-                |other: &Link| !at_restart(spare, other).iter().any(|(what, d)| *what != "name" && *d);
-            is_as(wanted) || is_as(&Link::default())
-        }
-        _ => false,
-    };
-    fits && spare.domain == wanted.domain
+    spare.link.is_some() == wanted.link.is_some() && spare.domain == wanted.domain
 }
 
 /// What holds after a change: what is left for a restart is as before, and differs the next time,

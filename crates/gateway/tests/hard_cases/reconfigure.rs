@@ -3,7 +3,7 @@
 use crate::script::network::{SPARE, TO_A, TO_B};
 use crate::script::{Host, Script};
 use farlink_gateway::cc::Kind;
-use farlink_gateway::config::{Action, Config, Interface, LegConfig, Link, Rule, Weights};
+use farlink_gateway::config::{Action, Config, Interface, LegConfig, Link, Oversize, Rule, Weights};
 use farlink_gateway::{IfaceId, Reconfigured, SELECTORS_FROM};
 
 /// A link towards b, and rules.
@@ -217,7 +217,7 @@ fn a_link_takes_the_place_of_another_and_its_connections_go_along() {
         c.interfaces.retain(|i| !i.name.is_empty());
     });
     assert_eq!(done.applied, ["link at new0", "link at tob is let go"]);
-    assert_eq!(done.at_restart, ["link.new.rtt"], "the engine knows that from its start on");
+    assert_eq!(done.at_restart, [""; 0], "it is as declared from its start on");
     let settings = t.with_gateway(|g, _, _| g.settings());
     assert!(settings.contains(&("link.new.rate_bps".into(), "1000000".into())), "{settings:?}");
     // Its connections are split as long as their packets come.
@@ -235,6 +235,35 @@ fn a_link_takes_the_place_of_another_and_its_connections_go_along() {
     assert_eq!(status.links.iter().map(|l| l.name.as_str()).collect::<Vec<_>>(), ["new"]);
     assert_eq!((status.links[0].rate_bps, status.engine.flows_split), (1_000_000, 1));
     assert!(!t.with_gateway(|g, _, _| g.knows_of_outage()), "what is gone is not away");
+}
+
+#[test]
+fn a_link_knows_nothing_of_the_one_whose_place_it_takes() {
+    let mut t = with_room(None);
+    for line in ["a > P. 1:1001 ack 1", "b > . 1 ack 1001", "a > R. 1001 ack 1"] {
+        t.play(&format!("{line}\n ~100\n drop"));
+    }
+    let link = |t: &mut Script| t.with_gateway(|g, _, _| g.status().links.remove(0));
+    let before = link(&mut t);
+    assert!(before.spent.payload_bytes > 0 && before.sent_bytes > 0, "{before:?}");
+    let of_link = t.with_gateway(|g, _, _| {
+        g.configuration().interfaces.iter().find(|i| i.name == "tob").cloned().unwrap()
+    });
+    reconfigure(&mut t, |c| c.interfaces.retain(|i| i.name == "toa"));
+    t.with_gateway(|g, now, _| g.free(now, TO_B));
+    let rtt = Some(farlink_wire::Duration::from_millis(700));
+    let new = Link { name: "new".into(), rtt, oversize: Oversize::Off, ..of_link.link.clone().unwrap() };
+    let new = Interface { name: "new0".into(), link: Some(new), ..of_link };
+    let done = reconfigure(&mut t, |c| {
+        c.interfaces.retain(|i| i.name == "toa");
+        c.interfaces.push(Interface { id: IfaceId(77), ..new });
+    });
+    assert_eq!((done.applied, done.at_restart), (vec!["link at new0".to_owned()], vec![]));
+    let after = link(&mut t);
+    assert_eq!((after.name.as_str(), after.rtt_us), ("new", 700_000), "as declared: {after:?}");
+    assert_eq!((after.spent.payload_bytes, after.sent_bytes), (0, 0), "{after:?}");
+    opens(&mut t, 5000);
+    assert_eq!(t.with_gateway(|g, _, _| g.status().engine.flows_split), 1, "and it carries");
 }
 
 #[test]
