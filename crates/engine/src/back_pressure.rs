@@ -35,12 +35,10 @@ const LOOKS_AGAIN: Duration = Duration::from_millis(200);
 const ORDINARY_RELAY_BYTES: u32 = 4 << 20;
 /// What such a relay may hold at first: as much as Linux hosts show.
 const START_BYTES: u32 = 64 << 10;
-/// Into a link whose rate nobody knows it may hold so many congestion windows. Or, if that is more,
-/// its part of so many bytes, by how many they are: one alone may repair a whole overfilled queue,
-/// and a gateway can be stopped under many.
+/// Into a link whose rate nobody knows it may hold so many congestion windows, or its part of so
+/// many bytes, if that is more.
 const UNKNOWN_WINDOWS: u64 = 4;
-const UNKNOWN_ALONE_BYTES: u64 = 8 << 20;
-const UNKNOWN_SHARED_BYTES: u64 = 3 << 20;
+const UNKNOWN_BYTES: u64 = 16 << 20;
 /// A fast ordinary leg at the start, bytes per millisecond: 100 Mbit/s.
 const ORDINARY_BYTES_PER_MS: u128 = 12_500;
 /// What connections may hold in sum, at the start, as a part (one over this) of the pool, and the
@@ -254,15 +252,7 @@ impl Split<'_> {
         let beside = source + acks;
         let by_rate = cx.links.drainable(out, relay.has_begun().then_some(held), more, beside);
         let by_window = || {
-            let sharers = cx.links.sharers(out).max(1);
-            let alone = UNKNOWN_ALONE_BYTES / sharers.saturating_mul(sharers);
-            let part = match self.relays.lets_go_until() {
-                None => alone.max(UNKNOWN_SHARED_BYTES / sharers),
-                // It would take the place of those that have been handed back.
-                Some(_) => 0,
-            };
-            // Those that begin together do not know yet how many they are.
-            let part = part.min(relay.earned_bytes().into());
+            let part = UNKNOWN_BYTES / cx.links.sharers(out).max(1);
             let windows = relay.tx.cc().cwnd_bytes().saturating_mul(UNKNOWN_WINDOWS);
             u32::try_from(windows.max(part)).unwrap_or(u32::MAX).max(START_BYTES)
         };
