@@ -219,9 +219,8 @@ fn run_scenario(args: RunArgs) -> Result<ExitCode> {
     if sandbox::is_needed() {
         sandbox::enter().context("the laboratory needs network namespaces")?;
     }
-    // Gateways do. Hosts, links and captures stand for machines of their own, so they are not to
-    // wait for them.
-    priority::go_first();
+    // Gateways do it, too. Hosts, links and captures stand for machines of their own.
+    priority::raise();
     let RunArgs { cells, plots, .. } = args;
     let options = runner::Options { chosen: cells.chosen()?, plots };
     cells.publish(&runner::run(&options)?)

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 use anyhow::Context;
-use farlink_linux::priority::{self, Rank};
+use farlink_linux::priority::{self, Priority};
 use portable_atomic::AtomicU64;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -44,7 +44,7 @@ pub fn lines_lost() -> u64 {
 /// There can be no thread.
 pub fn start_thread() -> anyhow::Result<()> {
     let (lines, waiting) = sync_channel(WAITING_MAX);
-    priority::start_thread("log", Rank::Usual, move || write_all(&waiting, &mut Stderr, &LOST))
+    priority::start_thread("log", Priority::Normal, move || write_all(&waiting, &mut Stderr, &LOST))
         .context("cannot start the thread of the log")?;
     let _ = LINES.set(lines);
     Ok(())

@@ -9,7 +9,7 @@ use farlink_gateway::{Config, Reconfigured};
 use farlink_linux::divert::{DivertConfig, Selection};
 use farlink_linux::driver::{Attendance, Wanted};
 use farlink_linux::event_loop::Waker;
-use farlink_linux::priority::{Rank, start_scoped};
+use farlink_linux::priority::{Priority, start_scoped};
 use serde::Serialize;
 
 use crate::config::Settings;
@@ -83,7 +83,7 @@ impl Source {
                 waker.wake();
             }
         };
-        start_scoped(scope, "configuration", Rank::Usual, work)
+        start_scoped(scope, "configuration", Priority::Normal, work)
             .context("cannot start the thread that reads the configuration")?;
         Ok(Self { orders, read: has_read, started })
     }

@@ -12,7 +12,7 @@ use farlink_linux::divert::Method;
 use farlink_linux::driver::{By, Driver, DriverConfig, End, OwnPackets, Pulse};
 use farlink_linux::event_loop::Signals;
 use farlink_linux::memory::Memory;
-use farlink_linux::priority::{self, Rank, start_thread};
+use farlink_linux::priority::{self, Priority, start_thread};
 use farlink_linux::{caps, watchdog};
 use sd_notify::NotifyState;
 use serde_json::Value;
@@ -172,7 +172,7 @@ fn serve(settings: Settings, configured: &(dyn Fn() -> Result<Settings> + Sync))
     let may_bump = settings.divert.method != Method::Policy;
     // While there is the privilege. Without it refusals are not announced; check says so.
     let own_packets = may_bump.then(OwnPackets::open).and_then(Result::ok).map(Arc::new);
-    priority::go_first();
+    priority::raise();
     caps::keep_net_admin(may_bump)?;
     // A core would take its time to be written, while the devices stand and nobody reads from them;
     // and it would hold what the hosts say to each other.
@@ -254,7 +254,7 @@ fn tell_supervisor(pulse: Arc<Pulse>) {
         }
     };
     // Without it systemd starts the service again, which is what it is told to do.
-    let _ = start_thread("supervisor", Rank::Loop, tell);
+    let _ = start_thread("supervisor", Priority::Loop, tell);
 }
 
 fn random_seed() -> Result<u64> {

@@ -170,7 +170,7 @@ fn packets_leave_at_one_place() {
     assert_eq!(places, ["crates/gateway/src/outlet.rs"]);
 }
 
-/// A thread of the daemon says when it gets the processor. Elsewhere there is no loop to go first.
+/// A thread of the daemon says which priority it has. Other programs have no event loop.
 #[test]
 fn threads_of_the_daemon_are_started_in_one_place() {
     let elsewhere = [

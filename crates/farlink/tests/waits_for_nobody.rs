@@ -463,15 +463,15 @@ fn the_loop_asks_the_kernel_for_packets_and_time_alone() {
     });
 }
 
-/// Where the processor is short, packets go first, and who ends a daemon that is late.
+/// So have threads that packets or a supervisor wait for, and no others.
 #[test]
-fn the_loop_goes_before_what_else_the_daemon_does() {
+fn the_loop_has_priority() {
     if rustix::process::getpriority_process(None) != Ok(0) {
-        let _ = says("the_loop_goes_before_what_else_the_daemon_does", "a nice value has been chosen");
+        let _ = says("the_loop_has_priority", "it runs with a nice value");
         return;
     }
-    by_both_methods("the_loop_goes_before_what_else_the_daemon_does", |method| {
-        let bed = Bed::new("first");
+    by_both_methods("the_loop_has_priority", |method| {
+        let bed = Bed::new("nice");
         let daemon = bed.boot(method);
         bed.splits("at first");
         let nice = |stat: String| {
@@ -482,8 +482,8 @@ fn the_loop_goes_before_what_else_the_daemon_does() {
         let stats = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok());
         let all: Vec<_> = stats.map(nice).collect();
         for (name, nice) in &all {
-            let goes_first = ["farlink", "lookups", "watchdog", "supervisor"].contains(&name.as_str());
-            assert_eq!(*nice, if goes_first { farlink_linux::priority::LOOP_NICE } else { 0 }, "{all:?}");
+            let has_priority = ["farlink", "lookups", "watchdog", "supervisor"].contains(&name.as_str());
+            assert_eq!(*nice, if has_priority { farlink_linux::priority::LOOP_NICE } else { 0 }, "{all:?}");
         }
         let names: Vec<_> = all.iter().map(|(name, _)| name.as_str()).collect();
         for name in ["farlink", "lookups", "housekeeping", "guard", "admin", "log"] {

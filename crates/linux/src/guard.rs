@@ -25,7 +25,7 @@ use crate::driver::{Position, Pulse};
 use crate::error::{Context, Result};
 use crate::event_loop::Waker;
 use crate::netlink::Family;
-use crate::priority::{Rank, start_thread};
+use crate::priority::{Priority, start_thread};
 use family::{Ended, FamilyGuard, Kind, Step};
 use repairs::Repairs;
 
@@ -116,7 +116,7 @@ impl Guard {
             }
             keeper.divert
         };
-        let thread = start_thread("guard", Rank::Usual, work)
+        let thread = start_thread("guard", Priority::Normal, work)
             .context(|| "starting the guard of diversion".to_owned())?;
         Ok(Self { thread: Some(thread), orders, changes: 0, status })
     }

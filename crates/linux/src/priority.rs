@@ -1,5 +1,5 @@
-//! Who goes first where the processor is short: the event loop, and those that packets or a
-//! supervisor wait for. Everything else that the daemon does takes its turn like other programs.
+//! Scheduling priority of the daemon's threads: the event loop, and those that packets or a
+//! supervisor wait for, are above other programs. All else that the daemon does is not.
 
 use std::io;
 use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
@@ -10,58 +10,57 @@ use rustix::process::{getpriority_process, setpriority_process};
 /// keep the kernel's own threads from a packet's next step.
 pub const LOOP_NICE: i32 = -15;
 
-/// When a thread gets the processor.
+/// Scheduling priority of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rank {
-    /// With the event loop: packets wait for it, or somebody who ends the daemon when it is late.
+pub enum Priority {
+    /// That of the event loop: packets wait for it, or somebody who ends the daemon when it is
+    /// late.
     Loop,
-    /// With other programs.
-    Usual,
+    /// That of other programs, a nice value of 0.
+    Normal,
 }
 
-/// The calling thread, and threads that it starts with [`Rank::Loop`], go first from here on. Not
-/// where somebody has said which nice value the daemon has, and not where this needs a privilege
-/// (CAP_SYS_NICE) that it does not have. Call before privileges are given up. Returns whether it
-/// goes first.
-pub fn go_first() -> bool {
-    match getpriority_process(None) {
-        Ok(0) => setpriority_process(None, LOOP_NICE).is_ok(),
-        nice => nice.is_ok_and(|nice| nice < 0),
+/// The calling thread, and threads that it starts with [`Priority::Loop`], have the priority of the
+/// loop from here on. Not where the daemon has been given a nice value, nor without the privilege
+/// (CAP_SYS_NICE). Call before privileges are given up.
+pub fn raise() {
+    if getpriority_process(None) == Ok(0) {
+        let _ = setpriority_process(None, LOOP_NICE);
     }
 }
 
 /// Starts a thread of the daemon.
 pub fn start_thread<T: Send + 'static>(
     name: &str,
-    rank: Rank,
+    priority: Priority,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<JoinHandle<T>> {
-    Builder::new().name(name.to_owned()).spawn(of_rank(rank, work))
+    Builder::new().name(name.to_owned()).spawn(with_priority(priority, work))
 }
 
 /// The same within a scope.
 pub fn start_scoped<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     name: &str,
-    rank: Rank,
+    priority: Priority,
     work: impl FnOnce() -> T + Send + 'scope,
 ) -> io::Result<ScopedJoinHandle<'scope, T>> {
-    Builder::new().name(name.to_owned()).spawn_scoped(scope, of_rank(rank, work))
+    Builder::new().name(name.to_owned()).spawn_scoped(scope, with_priority(priority, work))
 }
 
-fn of_rank<T>(rank: Rank, work: impl FnOnce() -> T) -> impl FnOnce() -> T {
+fn with_priority<T>(priority: Priority, work: impl FnOnce() -> T) -> impl FnOnce() -> T {
     move || {
-        if rank == Rank::Usual {
-            give_way();
+        if priority == Priority::Normal {
+            lower();
         }
         work()
     }
 }
 
-/// The calling thread goes first no longer.
-fn give_way() {
+/// The calling thread has the priority of other programs.
+fn lower() {
     if getpriority_process(None).is_ok_and(|nice| nice < 0) {
-        // To give way needs no privilege.
+        // To lower it needs no privilege.
         let _ = setpriority_process(None, 0);
     }
 }

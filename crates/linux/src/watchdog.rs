@@ -18,7 +18,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::driver::{Position, Pulse};
 use crate::error::{Context, Error, Result};
-use crate::priority::{Rank, start_thread};
+use crate::priority::{Priority, start_thread};
 
 /// How often is looked.
 const TICK: Duration = Duration::from_millis(250);
@@ -187,7 +187,7 @@ impl Watchdog {
             }
         };
         let thread =
-            start_thread("watchdog", Rank::Loop, watch).context(|| "starting the watchdog".to_owned())?;
+            start_thread("watchdog", Priority::Loop, watch).context(|| "starting the watchdog".to_owned())?;
         Ok(Self { devices, stop, thread: Some(thread) })
     }
 

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 use anyhow::Context;
-use farlink_linux::priority::{Rank, start_thread};
+use farlink_linux::priority::{Priority, start_thread};
 
 use super::protocol::{Request, Response};
 
@@ -68,12 +68,12 @@ impl Server {
                     let _ = serve(&connection, &calls, &*wake);
                     open_here.fetch_sub(1, Ordering::Relaxed);
                 };
-                if start_thread("admin", Rank::Usual, serve).is_err() {
+                if start_thread("admin", Priority::Normal, serve).is_err() {
                     open.fetch_sub(1, Ordering::Relaxed);
                 }
             }
         };
-        start_thread("admin", Rank::Usual, accept).context("cannot start the admin thread")?;
+        start_thread("admin", Priority::Normal, accept).context("cannot start the admin thread")?;
         Ok((Self { path: path.to_owned() }, receiver))
     }
 }

@@ -83,7 +83,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode> {
         method.tell_children();
     }
     // As in the laboratory: what makes the load stands for other machines.
-    farlink_linux::priority::go_first();
+    farlink_linux::priority::raise();
     let mut cells = Vec::new();
     if wanted("hostile") {
         cells.extend(hostile::packets(args.hostile));

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use farlink_linux::divert::{Diagnosis, Severity};
-use farlink_linux::priority::{Rank, start_thread};
+use farlink_linux::priority::{Priority, start_thread};
 
 use super::{Running, host, judge, live, undeclared};
 use crate::admin::client::ask_within;
@@ -23,7 +23,7 @@ const TIMES: u32 = 2;
 pub fn start(socket: &Path) {
     let socket = socket.to_owned();
     // Without it the log says less.
-    let _ = start_thread("check", Rank::Usual, move || watch(&socket));
+    let _ = start_thread("check", Priority::Normal, move || watch(&socket));
 }
 
 fn watch(socket: &Path) {

@@ -11,7 +11,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use anyhow::Context;
-use farlink_linux::priority::{Rank, start_thread};
+use farlink_linux::priority::{Priority, start_thread};
 use serde_json::Value;
 
 use crate::view::text;
@@ -187,7 +187,7 @@ pub fn serve(
             let _ = answer(&connection, &snapshot);
         }
     };
-    start_thread("metrics", Rank::Usual, accept).context("cannot start the metrics thread")?;
+    start_thread("metrics", Priority::Normal, accept).context("cannot start the metrics thread")?;
     Ok(())
 }
 

@@ -21,7 +21,7 @@ use serde::Serialize;
 use super::calendar::Utc;
 use super::log_file::LogFile;
 use crate::error::{Error, Result};
-use crate::priority::{Rank, start_thread};
+use crate::priority::{Priority, start_thread};
 
 pub use super::log_file::LogTarget;
 
@@ -158,7 +158,7 @@ impl ConnectionLog {
                 drop(ends);
             }
         };
-        start_thread("connection-log", Rank::Usual, write).map_err(|e| {
+        start_thread("connection-log", Priority::Normal, write).map_err(|e| {
             Error::Refused(format!("the thread of the connection log cannot be started: {e}"))
         })?;
         Ok(Self {

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::budgets::{self, Used};
 use super::calendar::now_s;
-use crate::priority::{Rank, start_thread};
+use crate::priority::{Priority, start_thread};
 
 /// How often it is looked whether something is new.
 const LOOK_EVERY: Duration = Duration::from_secs(300);
@@ -318,7 +318,7 @@ impl Writer {
             }
             drop(ends);
         };
-        start_thread("found", Rank::Usual, write)?;
+        start_thread("found", Priority::Normal, write)?;
         Ok(Self { orders, ended })
     }
 

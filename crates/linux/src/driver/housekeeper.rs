@@ -20,7 +20,7 @@ use crate::divert::Severity;
 use crate::error::{Context, Result};
 use crate::event_loop::{Interest, Poller, Waker};
 use crate::netlink::{Event, Link, Monitor, Socket};
-use crate::priority::{Rank, start_thread};
+use crate::priority::{Priority, start_thread};
 
 /// News that may wait for the event loop. At the bound they add up.
 const WAITING_MAX: usize = 4;
@@ -131,7 +131,7 @@ impl Housekeeper {
                 keeper.turn();
             }
         };
-        start_thread("housekeeping", Rank::Usual, work)
+        start_thread("housekeeping", Priority::Normal, work)
             .context(|| "starting the thread of housekeeping".to_owned())?;
         Ok(Self { news, begin, rouse })
     }

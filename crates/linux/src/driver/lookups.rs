@@ -9,7 +9,7 @@ use super::pulse::Pulse;
 use crate::error::{Context, Result};
 use crate::event_loop::Waker;
 use crate::netlink::{Count, Counters, Leaves, Lookup, RouteKey};
-use crate::priority::{Rank, start_thread};
+use crate::priority::{Priority, start_thread};
 
 /// Questions that may wait.
 const WAITING_MAX: usize = 2048;
@@ -69,7 +69,7 @@ impl Lookups {
                 }
             }
         };
-        start_thread("lookups", Rank::Loop, work)
+        start_thread("lookups", Priority::Loop, work)
             .context(|| "starting the thread that asks for routes".to_owned())?;
         let (collected, coming) = (Vec::new(), Vec::new().into_iter());
         Ok(Self { questions, answers, collected, coming, waiting: 0 })

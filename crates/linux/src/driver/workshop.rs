@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use portable_atomic::AtomicU64;
 
 use crate::error::{Context, Result};
-use crate::priority::{Rank, start_thread};
+use crate::priority::{Priority, start_thread};
 
 type Work = Box<dyn FnOnce() + Send>;
 
@@ -34,7 +34,7 @@ impl Workshop {
                 counted.fetch_add(1, Ordering::Release);
             }
         };
-        let thread = start_thread("workshop", Rank::Usual, work)
+        let thread = start_thread("workshop", Priority::Normal, work)
             .context(|| "starting a thread for what takes time".to_owned())?;
         Ok(Self { orders: Some(orders), ordered: AtomicU64::new(0), done, thread: Some(thread) })
     }

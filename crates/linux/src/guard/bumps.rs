@@ -18,7 +18,7 @@ use crate::divert::{Diagnosis, FOUND_AT_BUMP, Families, LostAtBump, Method, Pass
 use crate::driver::{Position, Pulse};
 use crate::error::{Context, Result};
 use crate::netlink::{Family, Nftables, Socket};
-use crate::priority::{Rank, start_thread};
+use crate::priority::{Priority, start_thread};
 
 /// One way through a bump, with a device of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,8 +93,8 @@ impl BumpGuard {
                 keeper.tick(clock::now());
             }
         };
-        let thread =
-            start_thread("guard", Rank::Usual, work).context(|| "starting the guard of bumps".to_owned())?;
+        let thread = start_thread("guard", Priority::Normal, work)
+            .context(|| "starting the guard of bumps".to_owned())?;
         Ok(Self { told: shared, thread: Some(thread), stop, status })
     }
 
