@@ -50,7 +50,11 @@ impl Arrivals {
     }
 
     fn slots_in(&self, time: Duration) -> u64 {
-        u64::try_from(time.as_nanos() / self.width.as_nanos().max(1)).unwrap_or(u64::MAX)
+        self.slots_in_ns(time.as_nanos())
+    }
+
+    fn slots_in_ns(&self, time_ns: u128) -> u64 {
+        u64::try_from(time_ns / self.width.as_nanos().max(1)).unwrap_or(u64::MAX)
     }
 
     fn slot(&mut self, number: u64) -> Option<&mut Slot> {
@@ -65,6 +69,22 @@ impl Arrivals {
             *slot = Slot { number, ..Slot::default() };
         }
         slot.begun = slot.begun.saturating_add(1);
+    }
+
+    /// The round trip is another, or has become known: what has been counted stays.
+    pub fn follow(&mut self, round_trip: Duration) {
+        let old = core::mem::replace(self, Self::new(round_trip));
+        for Slot { number, begun, completed } in old.slots {
+            let number = self.slots_in_ns(old.width.as_nanos().saturating_mul(number.into()));
+            let Some(slot) = self.slot(number) else { return };
+            // What is newer stays.
+            if slot.number < number {
+                *slot = Slot { number, begun, completed };
+            } else if slot.number == number {
+                slot.begun = slot.begun.saturating_add(begun);
+                slot.completed = slot.completed.saturating_add(completed);
+            }
+        }
     }
 
     /// One that began at `syn_at` is complete.
@@ -131,6 +151,18 @@ mod tests {
             let most = if ms < 600 { 150 + expected.min(1) } else { 1 };
             assert!(expected <= most, "{expected} at {ms} ms");
         }
+    }
+
+    #[test]
+    fn another_round_trip_forgets_nobody() {
+        let mut a = Arrivals::new(Duration::from_millis(20));
+        (0..20).for_each(|ms| a.begin(at(ms)));
+        a.follow(ROUND_TRIP);
+        a.complete(at(0));
+        assert_eq!(a.expected(at(400), ROUND_TRIP), 19);
+        a.follow(ROUND_TRIP * 2);
+        assert_eq!(a.expected(at(400), ROUND_TRIP), 0);
+        assert_eq!(a.expected(at(800), ROUND_TRIP * 2), 19);
     }
 
     #[test]

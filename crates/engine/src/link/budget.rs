@@ -108,7 +108,7 @@ impl Budget {
     fn follow_rtt(&mut self, rtt: Option<Duration>) {
         if self.period != period(rtt) {
             self.period = period(rtt);
-            self.arrivals = Arrivals::new(self.period);
+            self.arrivals.follow(self.period);
         }
     }
 

@@ -111,3 +111,32 @@ fn a_new_link_is_given_the_time_of_a_packet_on_the_slowest_line() {
     t.play("b > . 1 ack 1 <fl>\n ~1\n drop\n a > P. 1:101 ack 1\n ~35000\n drop");
     assert_ne!(state(&mut t), "up");
 }
+
+/// The window that the first of so many connections, which begin together, is shown at once.
+fn first_window_bytes(connections: u32) -> u32 {
+    let mut t = Script::with(|s| {
+        s.config.limits.relay_bytes = 64 << 20;
+        s.link = Some(Link { name: "sat".into(), ..Link::default() });
+    });
+    let syn = "win 65535 <mss 1460,sackOK,ws 7>";
+    for port in 5_000..5_000 + connections {
+        t.play(&format!("a > S 0 {syn} {{port {port}}}\n ~1\n drop"));
+    }
+    t.play(&format!(
+        "~80\n b > S. 0 ack 1 {syn} {{port 5000}}\n drop a\n a > . 1 ack 1 {{port 5000}}\n drop"
+    ));
+    t.play("a > P. 1:1461 ack 1 {port 5000}\n drop b\n a > P. 1461:2921 ack 1 {port 5000}\n ~5");
+    let told = t.take(Host::A).last().map(|s| u32::from(s.segment.window) << 7);
+    t.play("drop");
+    told.unwrap_or_default()
+}
+
+/// A source that was shown much holds it for long once others share the link. So those that are on
+/// their way count, also where nobody has said how far away the other end is.
+#[test]
+fn the_first_of_many_leaves_the_others_their_part() {
+    let alone = first_window_bytes(1);
+    assert!(alone > 8_000_000, "{alone}");
+    let told = first_window_bytes(20);
+    assert!((800_000..900_000).contains(&told), "{told}");
+}
