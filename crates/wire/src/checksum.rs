@@ -8,7 +8,7 @@ use core::net::IpAddr;
 /// Fold a wide accumulator to 16 bits.
 #[must_use]
 const fn fold(mut acc: u64) -> u16 {
-    acc = (acc & 0xffff_ffff) + (acc >> 32);
+    // 33 bits, 18, 17, 16.
     acc = (acc & 0xffff_ffff) + (acc >> 32);
     acc = (acc & 0xffff) + (acc >> 16);
     acc = (acc & 0xffff) + (acc >> 16);
@@ -23,17 +23,20 @@ pub fn sum(bytes: &[u8]) -> u16 {
     // Words are added in the machine's own order and swapped once at the end (RFC 1071 section 2
     // B). 32-bit halves go into 64-bit accumulators: no carry can be lost below 2^32 words.
     let (blocks, rest) = bytes.as_chunks::<32>();
-    let mut acc = [0u64; 8];
-    for block in blocks {
-        let (words, _) = block.as_chunks::<4>();
-        for (a, w) in acc.iter_mut().zip(words) {
-            *a += u64::from(u32::from_ne_bytes(*w));
-        }
-    }
     let mut total: u64 = 0;
-    for a in acc {
-        // Folded first, so that eight of them cannot overflow.
-        total += u64::from(fold(a));
+    if !blocks.is_empty() {
+        let mut acc = [0u64; 8];
+        for block in blocks {
+            let (words, _) = block.as_chunks::<4>();
+            for (a, w) in acc.iter_mut().zip(words) {
+                *a += u64::from(u32::from_ne_bytes(*w));
+            }
+        }
+        total = acc.iter().sum();
+    }
+    let (words, rest) = rest.as_chunks::<4>();
+    for w in words {
+        total += u64::from(u32::from_ne_bytes(*w));
     }
     let (words, tail) = rest.as_chunks::<2>();
     for w in words {
