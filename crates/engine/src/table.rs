@@ -1,6 +1,6 @@
 //! The flow table: lookup by 4-tuple and domain, limits, memory.
 
-use core::hash::BuildHasher;
+use core::hash::{BuildHasher, Hash, Hasher};
 use core::net::IpAddr;
 
 use farlink_wire::Instant;
@@ -13,7 +13,7 @@ use crate::flow_id::{FlowId, GENERATION_MASK};
 use crate::side::Side;
 
 /// A connection's endpoints in a fixed order, and its routing domain.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Key {
     low: (IpAddr, u16),
     high: (IpAddr, u16),
@@ -34,6 +34,20 @@ impl Key {
     #[must_use]
     pub fn domain(&self) -> u16 {
         self.domain
+    }
+}
+
+/// In few words: it is done for every packet.
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let ((low, low_port), (high, high_port)) = (self.low, self.high);
+        for addr in [low, high] {
+            match addr {
+                IpAddr::V4(addr) => state.write_u32(addr.to_bits()),
+                IpAddr::V6(addr) => state.write_u128(addr.to_bits()),
+            }
+        }
+        state.write_u64(u64::from(low_port) << 32 | u64::from(high_port) << 16 | u64::from(self.domain));
     }
 }
 
