@@ -81,12 +81,6 @@ impl Due {
             Self::OutageLimit => "outage limit",
         }
     }
-
-    /// At this time, if there is one.
-    #[must_use]
-    pub fn at(self, at: Option<Instant>) -> Option<Deadline> {
-        at.map(|at| Deadline { at, what: self })
-    }
 }
 
 /// When something happens without a packet, and what.
@@ -98,15 +92,43 @@ pub struct Deadline<W = Due> {
     pub what: W,
 }
 
-impl<W> Deadline<W> {
-    /// The earliest; of several at one time the first. It is asked after every packet, so it is
-    /// part of its caller.
+/// The earliest of several deadlines; of several at one time the first. It is asked after every
+/// packet, so it is part of its caller, and what is never due is a time like any other.
+#[derive(Clone, Copy, Debug)]
+pub struct Earliest<W = Due> {
+    at: Instant,
+    what: Option<W>,
+}
+
+impl<W> Default for Earliest<W> {
+    fn default() -> Self {
+        Self { at: Instant::FAR_FUTURE, what: None }
+    }
+}
+
+impl<W> Earliest<W> {
+    /// This is due at this time, if there is one.
+    #[must_use]
     #[inline(always)]
-    pub fn first(of: impl IntoIterator<Item = Option<Self>>) -> Option<Self> {
-        of.into_iter().fold(None, |first, due| match (first, due) {
-            (Some(first), Some(due)) if due.at < first.at => Some(due),
-            (Some(first), _) => Some(first),
-            (None, due) => due,
-        })
+    pub fn and(self, what: W, at: Option<Instant>) -> Self {
+        let at = at.unwrap_or(Instant::FAR_FUTURE);
+        if at < self.at { Self { at, what: Some(what) } } else { self }
+    }
+
+    /// The earliest of others counts, too.
+    #[must_use]
+    #[inline(always)]
+    pub fn and_of(self, other: Option<Deadline<W>>) -> Self {
+        match other {
+            Some(Deadline { at, what }) => self.and(what, Some(at)),
+            None => self,
+        }
+    }
+
+    /// It, if there is one.
+    #[must_use]
+    #[inline(always)]
+    pub fn deadline(self) -> Option<Deadline<W>> {
+        self.what.map(|what| Deadline { at: self.at, what })
     }
 }

@@ -281,9 +281,9 @@ impl Flow {
                 split.watch_unsent(now, links);
                 split.deadline(config, links)
             }
-            Treatment::Closed(closed) => Due::Tombstone.at(Some(closed.deadline())),
+            Treatment::Closed(closed) => Some(Deadline { at: closed.deadline(), what: Due::Tombstone }),
             // The table forgets the one that is silent longest.
-            Treatment::Dormant(dormant) => Due::Keepalive.at(dormant.asks_at()),
+            Treatment::Dormant(dormant) => dormant.asks_at().map(|at| Deadline { at, what: Due::Keepalive }),
         }
     }
 

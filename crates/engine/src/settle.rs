@@ -4,7 +4,7 @@
 use farlink_wire::{Duration, Instant};
 
 use crate::cx::Cx;
-use crate::due::{Deadline, Due};
+use crate::due::{Deadline, Due, Earliest};
 use crate::engine::{Engine, cx};
 use crate::flow_id::FlowId;
 use crate::promise::Promise;
@@ -222,13 +222,13 @@ impl Engine {
         let flow = self.timers.first().and_then(|(_, id)| self.table.get(*id)?.timer_queued);
         let sleeper = self.table.oldest_sleeper().map(|(_, since)| since + self.config.timers.forget_after);
         let trim = self.pool.has_spare().then(|| self.trimmed_at + POOL_TRIM);
-        Deadline::first([
-            flow,
-            Due::Sleeper.at(sleeper),
-            Due::HalfOpen.at(self.syns.deadline()),
-            Due::Pool.at(trim),
-            Due::LinkProbe.at(self.links.probe_deadline()),
-        ])
+        Earliest::default()
+            .and_of(flow)
+            .and(Due::Sleeper, sleeper)
+            .and(Due::HalfOpen, self.syns.deadline())
+            .and(Due::Pool, trim)
+            .and(Due::LinkProbe, self.links.probe_deadline())
+            .deadline()
     }
 
     /// Memory of the timers, bytes: the nodes of the tree are half full at least, but for the root.

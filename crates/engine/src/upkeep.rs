@@ -8,7 +8,7 @@ use farlink_wire::{Duration, IcmpError, Instant, PacketBuf, TcpSegment};
 
 use crate::config::{Class, Config};
 use crate::cx::Cx;
-use crate::due::{Deadline, Due};
+use crate::due::{Deadline, Due, Earliest};
 use crate::event::Event;
 use crate::explicit::tell_trust;
 use crate::filled;
@@ -123,24 +123,24 @@ impl Split<'_> {
         let stays = self.stays_awake() || r.is_reset();
         let idle = (!stays).then(|| self.active_at + config.dormant_after(self.rule));
         let give_up = |relay: &Relay| relay.waits_since.map(|at| at + config.timers.user_timeout);
-        Deadline::first([
-            r.a.tx.deadline(),
-            r.b.tx.deadline(),
-            Due::DelayedAck.at(r.a.rx.delayed_until()),
-            Due::DelayedAck.at(r.b.rx.delayed_until()),
-            Due::Dormancy.at(idle),
-            Due::Draining.at(r.lets_go_until()),
-            Due::Reset.at(self.reset_deadline(config, links)),
-            Due::Window.at(r.room_at),
-            Due::Fin.at(self.fin_deadline(Side::A)),
-            Due::Fin.at(self.fin_deadline(Side::B)),
-            Due::UserTimeout.at(give_up(&r.a)),
-            Due::UserTimeout.at(give_up(&r.b)),
-            Due::Answer.at(self.answer_due(links, Side::A)),
-            Due::Answer.at(self.answer_due(links, Side::B)),
-            Due::OutageLimit.at(self.gives_up_link_at(config, links, Side::A)),
-            Due::OutageLimit.at(self.gives_up_link_at(config, links, Side::B)),
-        ])
+        Earliest::default()
+            .and_of(r.a.tx.deadline())
+            .and_of(r.b.tx.deadline())
+            .and(Due::DelayedAck, r.a.rx.delayed_until())
+            .and(Due::DelayedAck, r.b.rx.delayed_until())
+            .and(Due::Dormancy, idle)
+            .and(Due::Draining, r.lets_go_until())
+            .and(Due::Reset, self.reset_deadline(config, links))
+            .and(Due::Window, r.room_at)
+            .and(Due::Fin, self.fin_deadline(Side::A))
+            .and(Due::Fin, self.fin_deadline(Side::B))
+            .and(Due::UserTimeout, give_up(&r.a))
+            .and(Due::UserTimeout, give_up(&r.b))
+            .and(Due::Answer, self.answer_due(links, Side::A))
+            .and(Due::Answer, self.answer_due(links, Side::B))
+            .and(Due::OutageLimit, self.gives_up_link_at(config, links, Side::A))
+            .and(Due::OutageLimit, self.gives_up_link_at(config, links, Side::B))
+            .deadline()
     }
 
     /// When what is held for a host is given up because its link stays away.

@@ -37,6 +37,9 @@ impl Due {
 /// When something happens without a packet, and what.
 pub type Deadline = due::Deadline<Due>;
 
+/// The earliest of several.
+pub(crate) type Earliest = due::Earliest<Due>;
+
 /// How often deadlines passed, by what they were for.
 #[derive(Debug, Default)]
 pub(crate) struct Wakes(Vec<(Due, u64)>);

@@ -14,7 +14,7 @@ use farlink_wire::{
     icmp, ip, parse, parse_with, shim,
 };
 
-use crate::due::{Deadline, Due, Wakes};
+use crate::due::{Deadline, Due, Earliest, Wakes};
 use crate::interfaces::{Interfaces, told_apart};
 use crate::late::Late;
 use crate::left_behind::Fates;
@@ -469,13 +469,13 @@ impl Gateway {
         let engine = self.engine.poll_timeout();
         let links = self.outlet.links().iter().map(LinkQueue::poll_timeout);
         let fragments = self.reassemblers.iter().filter_map(|(_, r)| r.next_deadline()).min();
-        Deadline::first([
-            engine.map(|due| Deadline { at: due.at, what: Due::Engine(due.what) }),
-            Deadline::first(links),
-            fragments.map(|at| Deadline { at, what: Due::Reassembly }),
-            self.outlet.left_behind.deadline().map(|at| Deadline { at, what: Due::LeftBehind }),
-            self.kept_due.map(|at| Deadline { at, what: Due::Work }),
-        ])
+        let engine = engine.map(|due| Deadline { at: due.at, what: Due::Engine(due.what) });
+        links
+            .fold(Earliest::default().and_of(engine), Earliest::and_of)
+            .and(Due::Reassembly, fragments)
+            .and(Due::LeftBehind, self.outlet.left_behind.deadline())
+            .and(Due::Work, self.kept_due)
+            .deadline()
     }
 
     /// The loop gets round, and has not handed over anything yet: how late it is shows in what was

@@ -13,7 +13,7 @@ use crate::ack_filter;
 use crate::acks;
 use crate::beside::Beside;
 use crate::byte_budget::{BudgetLevel, Tab};
-use crate::due::{Deadline, Due};
+use crate::due::{Deadline, Due, Earliest};
 use crate::found::FoundRate;
 use crate::group;
 use crate::kinds::{Kind, Kinds};
@@ -551,7 +551,7 @@ impl LinkQueue {
     pub fn poll_timeout(&self) -> Option<Deadline> {
         let grant = self.egress.poll_timeout().map(|at| Deadline { at, what: Due::Grant });
         let rate = self.rate.poll_timeout();
-        Deadline::first([grant, rate.map(|at| Deadline { at, what: Due::Estimate })])
+        Earliest::default().and_of(grant).and(Due::Estimate, rate).deadline()
     }
 
     /// What has been found out of its rate, bits per second; zero: nothing, or it is as declared.

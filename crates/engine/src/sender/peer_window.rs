@@ -4,7 +4,7 @@
 use farlink_wire::{Duration, Instant, SeqNum};
 
 use crate::checked::{Checked, all_hold};
-use crate::due::{Deadline, Due};
+use crate::due::{Deadline, Due, Earliest};
 
 /// Back-off of a question stops doubling here; the largest RTO bounds it anyway.
 const BACKOFF_MAX: u8 = 12;
@@ -113,12 +113,13 @@ impl PeerWindow {
         self.probe_wanted
     }
     /// When it is asked next.
+    #[inline]
     pub fn deadline(&self) -> Option<Deadline> {
-        Deadline::first([
-            Due::Persist.at(self.persist_at),
-            Due::Gap.at(self.hole_at),
-            Due::Answer.at(self.word_due),
-        ])
+        Earliest::default()
+            .and(Due::Persist, self.persist_at)
+            .and(Due::Gap, self.hole_at)
+            .and(Due::Answer, self.word_due)
+            .deadline()
     }
 
     /// A segment at `seq` that acknowledges `ack` shows so many bytes (RFC 9293 3.10.7.4), `una`

@@ -6,7 +6,7 @@ use farlink_wire::{Duration, Instant};
 
 use super::silence::Expected;
 use super::{Happened, Purpose, Sender};
-use crate::due::{Deadline, Due};
+use crate::due::{Deadline, Due, Earliest};
 use crate::link::{Link, covered};
 use crate::peer::Identity;
 use crate::rtt::micros;
@@ -38,15 +38,16 @@ pub(super) struct Timers {
 
 impl Timers {
     /// The earliest.
-    fn earliest(&self) -> Option<Deadline> {
+    #[inline]
+    fn earliest(&self) -> Earliest {
         let Self { rto, probe, reorder, early } = *self;
-        Deadline::first([
-            Due::Retransmission.at(rto),
-            Due::TailProbe.at(probe),
-            Due::Reordering.at(reorder),
-            Due::EarlyRepetition.at(early),
-        ])
+        Earliest::default()
+            .and(Due::Retransmission, rto)
+            .and(Due::TailProbe, probe)
+            .and(Due::Reordering, reorder)
+            .and(Due::EarlyRepetition, early)
     }
+
     /// What is due does not count.
     pub fn put_off(&mut self, now: Instant) {
         let Self { rto, probe, reorder, early } = self;
@@ -60,9 +61,10 @@ impl Sender {
     /// When it does something without being told to.
     #[must_use]
     pub fn deadline(&self) -> Option<Deadline> {
-        let paced = Due::Pacing.at(self.governor.paced_until());
-        let held = Due::Pacing.at(self.governor.held_until(self.snd_nxt()));
-        Deadline::first([self.timers.earliest(), paced, held, self.peer.deadline()])
+        let earliest = self.timers.earliest();
+        let earliest = earliest.and(Due::Pacing, self.governor.paced_until());
+        let earliest = earliest.and(Due::Pacing, self.governor.held_until(self.snd_nxt()));
+        earliest.and_of(self.peer.deadline()).deadline()
     }
 
     /// Restarts the timers after an acknowledgement of something new (RFC 6298 5.3).
