@@ -71,6 +71,7 @@ impl Sender {
         let lost = if news { self.detect_losses(now, advanced) } else { 0 };
         happened.lost_bytes = self.flight.lost_by_leg(lost);
         sample.sample.lost_bytes += lost;
+        let in_timeout = self.governor.is_after_timeout();
         self.decide_timeout(now, &acked, advanced);
         let probe = self.mtu_probe_bytes();
         happened.mtu_probe = self.take_mtu_probe();
@@ -93,7 +94,19 @@ impl Sender {
             self.arm(now);
             self.wait_for_verdict(now, &acked);
         }
+        if in_timeout && !self.governor.is_after_timeout() {
+            self.quicken(now);
+        }
         happened
+    }
+
+    /// A timeout is over: what waits for its pace waits by the rate as it is now.
+    fn quicken(&mut self, now: Instant) {
+        if self.governor.paced_until().is_some()
+            && let Some(rate_bps) = self.pacing_rate()
+        {
+            self.governor.quicken(now, rate_bps);
+        }
     }
 
     /// Something has arrived: nothing is silent, and the window moves on.
