@@ -16,8 +16,6 @@ const BURST: Duration = Duration::from_millis(1);
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pacer {
     next: Instant,
-    /// The rate by which that is so late.
-    rate_bps: u64,
     /// How long the sender waited for its turn, see [`Pacer::wait_for_turn`].
     waited: Duration,
 }
@@ -50,35 +48,12 @@ impl Pacer {
         let nanos = u128::from(bytes) * 8 * 1_000_000_000 / u128::from(rate_bps.max(1));
         let start = self.next.max(now - CATCH_UP.max(self.waited));
         self.next = start + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
-        self.rate_bps = rate_bps;
-    }
-    /// What has left is owed in bytes: at this rate, if it is higher, the next may leave sooner.
-    pub fn quicken(&mut self, now: Instant, rate_bps: u64) {
-        if rate_bps > self.rate_bps && self.next > now {
-            let owed = self.next.since(now).as_nanos() * u128::from(self.rate_bps) / u128::from(rate_bps);
-            self.next = now + Duration::from_nanos(u64::try_from(owed).unwrap_or(u64::MAX));
-            self.rate_bps = rate_bps;
-        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_higher_rate_shortens_what_is_owed() {
-        let (mut p, now) = (Pacer::default(), Instant::from_millis(1000));
-        p.on_sent(now, 2_001, 16_000);
-        let second = now + Duration::from_secs(1);
-        assert_eq!(p.wait_until(now), Some(second - CATCH_UP + Duration::from_micros(500)));
-        let later = now + Duration::from_millis(500);
-        p.quicken(later, 8_000);
-        assert_eq!(p.wait_until(later), p.wait_until(now), "a lower one does not lengthen it");
-        p.quicken(later, 160_000);
-        let owed = p.wait_until(later).unwrap().since(later);
-        assert!((Duration::from_millis(49)..Duration::from_millis(51)).contains(&owed), "{owed:?}");
-    }
 
     /// 8 Mbit/s are a kilobyte in a millisecond.
     #[test]

@@ -71,12 +71,15 @@ impl Sender {
         let lost = if news { self.detect_losses(now, advanced) } else { 0 };
         happened.lost_bytes = self.flight.lost_by_leg(lost);
         sample.sample.lost_bytes += lost;
-        let in_timeout = self.governor.is_after_timeout();
         self.decide_timeout(now, &acked, advanced);
         let probe = self.mtu_probe_bytes();
         happened.mtu_probe = self.take_mtu_probe();
-        let is_excused = self.excuses_losses(of_old_way, happened.mtu_probe == Some(false) && lost <= probe);
-        happened.recovery = self.answer_congestion(now, lost > 0 && !is_excused, ece);
+        // Where nothing but the probe is lost, its size was the reason (RFC 4821 7.6.2); what the
+        // old way loses says nothing of this one. What an outage has lost is no sign of congestion
+        // either.
+        let by_outage = self.flight.is_after_outage();
+        let excused = of_old_way || by_outage || (happened.mtu_probe == Some(false) && lost <= probe);
+        happened.recovery = self.answer_congestion(now, lost > 0 && !excused, ece);
         self.pace_recovery(&acked, advanced, duplicate, lost);
         if self.governor.leave_recovery(now, self.flight.una()) {
             self.flight.leave_recovery();
@@ -90,25 +93,7 @@ impl Sender {
             self.arm(now);
             self.wait_for_verdict(now, &acked);
         }
-        if in_timeout && !self.governor.is_after_timeout() {
-            self.quicken(now);
-        }
         happened
-    }
-
-    /// Where nothing but the probe is lost, its size was the reason (RFC 4821 7.6.2); what the old
-    /// way loses says nothing of this one. What an outage has lost is no sign of congestion either.
-    fn excuses_losses(&self, of_old_way: bool, only_probe: bool) -> bool {
-        of_old_way || only_probe || self.flight.is_after_outage()
-    }
-
-    /// A timeout is over: what waits for its pace waits by the rate as it is now.
-    fn quicken(&mut self, now: Instant) {
-        if self.governor.paced_until().is_some()
-            && let Some(rate_bps) = self.pacing_rate()
-        {
-            self.governor.quicken(now, rate_bps);
-        }
     }
 
     /// Something has arrived: nothing is silent, and the window moves on.
@@ -327,27 +312,6 @@ mod tests {
         now += Duration::from_millis(50);
         let happened = s.on_ack(now, SeqNum(2500), &[], true, false);
         assert!(happened.lost_bytes == 0 && !s.flight.has_lost() && s.governor.is_open());
-    }
-
-    /// All had arrived, and the acknowledgements were lost. What was repeated at the pace of a
-    /// window of one segment is not waited for at that pace.
-    #[test]
-    fn what_a_timeout_in_vain_owes_is_owed_at_the_rate_before_it() {
-        let mut now = Instant::from_millis(1_000_000);
-        let mut s = sender(now);
-        (0..10).for_each(|_| send(&mut s, now));
-        let end = s.snd_nxt();
-        let (urgent_end, urgent_until, urgent_zero) = (None, None, None);
-        let supply = Supply { end, fin: false, push: end, urgent_end, urgent_until, urgent_zero };
-        now = s.timers.rto.expect("something is under way");
-        s.on_timer(now);
-        let plan = s.plan(now, &supply, 1_000).expect("the oldest is due");
-        s.on_sent(now, &plan);
-        assert_eq!(s.plan(now, &supply, 1_000), None);
-        let owed = s.governor.paced_until().expect("the next waits for its pace").since(now);
-        let _ = s.on_ack(now, end, &[], true, false);
-        let still = s.governor.paced_until().map_or(Duration::ZERO, |until| until.since(now));
-        assert!(still < owed / 4, "{still:?} of {owed:?}");
     }
 
     /// A minute of timeouts counted as the time in which one segment was delivered. BBR sent the

@@ -78,10 +78,6 @@ impl Governor {
     pub fn is_fast(&self) -> bool {
         self.recovery.is_fast()
     }
-    /// What a timeout has had declared lost is being repeated.
-    pub fn is_after_timeout(&self) -> bool {
-        matches!(self.recovery, Recovery::Timeout { .. })
-    }
     /// A recovery is under way that lasts beyond `una`.
     pub fn recovers_beyond(&self, una: SeqNum) -> bool {
         match self.recovery {
@@ -197,11 +193,6 @@ impl Governor {
     pub fn waits_for_pace(&mut self, now: Instant) -> bool {
         self.paced_until = self.pacer.wait_until(now);
         self.paced_until.is_some()
-    }
-    /// It waits for less where its rate has risen to this.
-    pub fn quicken(&mut self, now: Instant, rate_bps: u64) {
-        self.pacer.quicken(now, rate_bps);
-        self.paced_until = self.pacer.wait_until(now);
     }
     /// It waits for its pace no longer, or not yet.
     pub fn stop_waiting(&mut self) {
