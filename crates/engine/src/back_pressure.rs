@@ -252,8 +252,7 @@ impl Split<'_> {
         let beside = source + acks;
         let by_rate = cx.links.drainable(out, relay.has_begun().then_some(held), more, beside);
         let by_window = || {
-            let coming = u64::try_from(more).unwrap_or(u64::MAX);
-            let part = UNKNOWN_BYTES / cx.links.sharers(out).saturating_add(coming).max(1);
+            let part = UNKNOWN_BYTES / cx.links.sharers_with(out, more);
             let windows = relay.tx.cc().cwnd_bytes().saturating_mul(UNKNOWN_WINDOWS);
             u32::try_from(windows.max(part)).unwrap_or(u32::MAX).max(START_BYTES)
         };

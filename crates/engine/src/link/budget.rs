@@ -221,8 +221,8 @@ impl Budget {
 
     /// The same of any budget, of which `equal` would be the equal part.
     fn part_of(&self, (all, equal): (u64, u64), held_bytes: u32, more: usize) -> u64 {
-        let more = u64::try_from(more).unwrap_or(u64::MAX);
-        let reserved = all.saturating_mul(more) / self.sharers().saturating_add(more).max(1);
+        let coming = u64::try_from(more).unwrap_or(u64::MAX);
+        let reserved = all.saturating_mul(coming) / self.sharers_with(more);
         let fresh = self.fresh.iter().sum::<u64>().saturating_add(reserved);
         let share = |fresh: u64| {
             let free = all.saturating_sub(self.held_bytes.saturating_add(fresh));
@@ -240,13 +240,18 @@ impl Budget {
         u64::try_from(self.relays + self.opened.iter().sum::<usize>()).unwrap_or(u64::MAX)
     }
 
+    /// The same with so many more that are about to begin; at least one.
+    #[must_use]
+    pub fn sharers_with(&self, more: usize) -> u64 {
+        self.sharers().saturating_add(u64::try_from(more).unwrap_or(u64::MAX)).max(1)
+    }
+
     /// Bytes that each of the relays into this link would have, with those that have begun to
     /// speak, and `more` that are about to; `None` where the link has no budget.
     #[must_use]
     pub fn equal_share(&self, more: usize) -> Option<u32> {
-        let relays =
-            u64::try_from(self.relays + self.opened.iter().sum::<usize>() + more).unwrap_or(u64::MAX).max(1);
-        Some(u32::try_from(self.budget()? / relays + SEGMENT_BYTES / 2).unwrap_or(u32::MAX))
+        let each = self.budget()? / self.sharers_with(more);
+        Some(u32::try_from(each + SEGMENT_BYTES / 2).unwrap_or(u32::MAX))
     }
 
     /// A relay into this link that has shown its source `shown_bytes` at most is worth a pause to
@@ -273,8 +278,7 @@ impl Budget {
         let product = carries(self.rtt.unwrap_or_default().max(RTT_MIN));
         let full = product.saturating_mul(DRAINS_PRODUCTS).saturating_add(carries(beside));
         let all = full.max(carries(DRAINS_WITHIN)).max(DRAINS_MIN_BYTES);
-        let sharers = self.sharers().saturating_add(u64::try_from(more).unwrap_or(u64::MAX)).max(1);
-        let equal = all / sharers + SEGMENT_BYTES / 2;
+        let equal = all / self.sharers_with(more) + SEGMENT_BYTES / 2;
         let share = match held_bytes {
             // It gets its part at once; those that hold more have to wait.
             None => equal,

@@ -160,6 +160,12 @@ impl Links {
         self.budget(way).map_or(0, |budget| budget.sharers())
     }
 
+    /// [`Budget::sharers_with`] of the link that this way leads into.
+    #[must_use]
+    pub(crate) fn sharers_with(&self, way: Way, more: usize) -> u64 {
+        self.budget(way).map_or(1, |budget| budget.sharers_with(more))
+    }
+
     /// [`Budget::equal_share`] of the link that this way leads into.
     #[must_use]
     pub(crate) fn equal_share(&self, way: Way, more: usize) -> Option<u32> {

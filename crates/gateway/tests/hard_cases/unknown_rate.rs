@@ -126,17 +126,17 @@ fn first_window_bytes(connections: u32) -> u32 {
         "~80\n b > S. 0 ack 1 {syn} {{port 5000}}\n drop a\n a > . 1 ack 1 {{port 5000}}\n drop"
     ));
     t.play("a > P. 1:1461 ack 1 {port 5000}\n drop b\n a > P. 1461:2921 ack 1 {port 5000}\n ~5");
-    let told = t.take(Host::A).last().map(|s| u32::from(s.segment.window) << 7);
+    let window_bytes = t.take(Host::A).last().map(|s| u32::from(s.segment.window) << 7);
     t.play("drop");
-    told.unwrap_or_default()
+    window_bytes.unwrap_or_default()
 }
 
-/// A source that was shown much holds it for long once others share the link. So those that are on
-/// their way count, also where nobody has said how far away the other end is.
+/// A source that was shown much holds it for long once others share the link. So half-open
+/// connections count, also where nobody has declared the round-trip time.
 #[test]
 fn the_first_of_many_leaves_the_others_their_part() {
     let alone = first_window_bytes(1);
     assert!(alone > 8_000_000, "{alone}");
-    let told = first_window_bytes(20);
-    assert!((800_000..900_000).contains(&told), "{told}");
+    let together = first_window_bytes(20);
+    assert!((800_000..900_000).contains(&together), "{together}");
 }
