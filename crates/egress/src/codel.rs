@@ -57,6 +57,8 @@ pub struct Managed {
     pub can_be_marked: bool,
     /// It is TCP.
     pub is_tcp: bool,
+    /// Its flow is not served before the others when it begins: one of very many that come at once.
+    pub in_turn: bool,
 }
 
 /// What is done with the packet that is next.

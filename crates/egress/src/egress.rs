@@ -56,6 +56,9 @@ pub struct Egress<P> {
     granted: Option<Granted>,
     /// Packets that have waited too long, until somebody takes them.
     dropped: Vec<P>,
+    /// Bytes and packets that wait as part of what was granted: no more than one grant of each
+    /// flow. They make no queue full.
+    granted_waiting: (usize, usize),
     up: bool,
     stats: Stats,
 }
@@ -78,6 +81,7 @@ impl<P> Egress<P> {
             joined_at: Instant::ZERO,
             granted: None,
             dropped: Vec::new(),
+            granted_waiting: (0, 0),
             up: true,
             stats: Stats::default(),
         }
@@ -98,7 +102,7 @@ impl<P> Egress<P> {
         packet: P,
     ) -> Vec<P> {
         let at = self.entry(lane.into(), flow);
-        self.push_and_limit(now, at, Queued { size: size.into(), managed: None, packet })
+        self.push_and_limit(now, at, Queued { size: size.into(), managed: None, is_granted: false, packet })
     }
 
     /// The same of a packet that does not wait for long: where packets of its flow do, it may be
@@ -111,17 +115,25 @@ impl<P> Egress<P> {
         size: impl Into<WireSize>,
         (packet, managed): (P, Managed),
     ) -> Vec<P> {
-        let at = self.entry(lane.into(), flow);
+        let lane = lane.into();
+        let begins = managed.in_turn && self.groups.find(lane, flow).is_none();
+        let at = self.entry(lane, flow);
+        if begins {
+            self.change(now, at, |flows| flows.wait_in_turn(at.slot));
+        }
         let managed = Some((now, managed));
-        self.push_and_limit(now, at, Queued { size: size.into(), managed, packet })
+        self.push_and_limit(now, at, Queued { size: size.into(), managed, is_granted: false, packet })
     }
 
     fn push_and_limit(&mut self, now: Instant, at: At, queued: Queued<P>) -> Vec<P> {
         self.push(now, at, queued);
         let mut victims = Vec::new();
-        while self.stats.backlog_bytes > self.config.queue_limit_bytes
-            || self.stats.backlog_packets > self.config.queue_limit_packets
-        {
+        let full = |egress: &Self| {
+            let (bytes, packets) = egress.granted_waiting;
+            egress.stats.backlog_bytes - bytes > egress.config.queue_limit_bytes
+                || egress.stats.backlog_packets - packets > egress.config.queue_limit_packets
+        };
+        while full(self) {
             let Some(dropped) = self.groups.longest().and_then(|longest| self.drop_from(now, longest)) else {
                 break;
             };
@@ -161,13 +173,18 @@ impl<P> Egress<P> {
     /// The packet: nobody has been granted anything.
     pub fn push_granted(&mut self, now: Instant, size: impl Into<WireSize>, packet: P) -> Result<(), P> {
         let Some(at) = self.granted.map(|granted| granted.at) else { return Err(packet) };
-        self.push(now, at, Queued { size: size.into(), managed: None, packet });
+        self.push(now, at, Queued { size: size.into(), managed: None, is_granted: true, packet });
         self.stats.backlog_max_bytes = self.stats.backlog_max_bytes.max(self.stats.backlog_bytes);
         Ok(())
     }
 
     fn push(&mut self, now: Instant, at: At, queued: Queued<P>) {
-        self.stats.backlog_bytes += queued_bytes(queued.size);
+        let bytes = queued_bytes(queued.size);
+        if queued.is_granted {
+            self.granted_waiting.0 += bytes;
+            self.granted_waiting.1 += 1;
+        }
+        self.stats.backlog_bytes += bytes;
         self.change(now, at, |flows| flows.push(at.slot, queued));
         self.stats.backlog_packets += 1;
     }
@@ -229,6 +246,12 @@ impl<P> Egress<P> {
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.groups.waiting().sharing()
+    }
+
+    /// How many flows wait that go first, in all groups together ([`Class::Control`]).
+    #[must_use]
+    pub fn waiting_first(&self) -> usize {
+        self.groups.waiting().total() - self.groups.waiting().sharing()
     }
 
     /// What the link carries now, in bits per second: its rate, less what the other direction takes
@@ -545,10 +568,15 @@ impl<P> Egress<P> {
     fn take_packet(&mut self, now: Instant, at: At) -> Option<(WireSize, P)> {
         let mut taken = None;
         self.change(now, at, |flows| taken = flows.pop(at.slot));
-        let (size, _) = taken.as_ref()?;
-        self.stats.backlog_bytes = self.stats.backlog_bytes.saturating_sub(queued_bytes(*size));
+        let Queued { size, is_granted, packet, .. } = taken?;
+        let bytes = queued_bytes(size);
+        if is_granted {
+            self.granted_waiting.0 = self.granted_waiting.0.saturating_sub(bytes);
+            self.granted_waiting.1 = self.granted_waiting.1.saturating_sub(1);
+        }
+        self.stats.backlog_bytes = self.stats.backlog_bytes.saturating_sub(bytes);
         self.stats.backlog_packets = self.stats.backlog_packets.saturating_sub(1);
-        taken
+        Some((size, packet))
     }
 
     fn drop_from(&mut self, now: Instant, at: At) -> Option<P> {

@@ -1,6 +1,10 @@
 //! Which flow of a group is next in a class: deficit round robin with a list for new flows (as
 //! fq_codel, RFC 8290 4), and whose packet goes when the queue is full.
 //!
+//! A flow that has some of its quantum left when its next packet comes goes before those that have
+//! had theirs. So one that sends less than a quantum in a round never waits for the round, however
+//! many others there are.
+//!
 //! A strictly fair queue brings flows of one size to their end at the same moment, and the link
 //! then idles for a round trip until whoever waited for them has asked for more. So each flow has a
 //! *place*, and gets more than its quanta until it leads by what its place allows: equal flows end
@@ -61,6 +65,9 @@ pub(crate) struct Queued<P> {
     pub(crate) size: WireSize,
     /// Since when it waits, and how it is managed; `None`: it may wait for ever.
     pub(crate) managed: Option<(Instant, Managed)>,
+    /// It is part of what its flow was granted. It is no victim of a full queue: without it all of
+    /// that would be in vain.
+    pub(crate) is_granted: bool,
     pub(crate) packet: P,
 }
 
@@ -84,6 +91,10 @@ pub(crate) struct Flow<P> {
     place: u32,
     /// Bytes that it has been given beyond its quanta.
     lead: i64,
+    /// It is in the list of new flows, and in that of old ones. Where it is in both, it waits in
+    /// the first, and the other is where its round ends.
+    is_new: bool,
+    is_old: bool,
     packets: VecDeque<Queued<P>>,
     backlog_bytes: usize,
     codel: Codel,
@@ -98,6 +109,8 @@ impl<P> Flow<P> {
             ready: false,
             place,
             lead: 0,
+            is_new: true,
+            is_old: false,
             packets: VecDeque::new(),
             backlog_bytes: 0,
             codel: Codel::default(),
@@ -176,6 +189,18 @@ impl<P> Flows<P> {
         slot
     }
 
+    /// A flow that has just begun is served when the round comes by, as those that have had their
+    /// turn.
+    pub(crate) fn wait_in_turn(&mut self, slot: usize) {
+        let Some(flow) = self.slots.get_mut(slot) else { return };
+        let round = self.rounds.of_mut(flow.class);
+        if flow.is_new && !flow.is_old && round.new.back() == Some(&slot) {
+            (flow.is_new, flow.is_old, flow.deficit) = (false, true, 0);
+            round.new.pop_back();
+            round.old.push_back(slot);
+        }
+    }
+
     /// Where this flow is, if it is listed.
     pub(crate) fn find(&self, class: Class, id: u64) -> Option<usize> {
         self.by_id.get(&(class, id)).copied()
@@ -204,20 +229,30 @@ impl<P> Flows<P> {
                 self.unlist(class, from_new);
                 continue;
             };
-            if !flow.waits() {
+            if !from_new && flow.is_new {
+                // It waits there.
+                flow.is_old = false;
                 self.unlist(class, from_new);
+            } else if !flow.waits() {
                 // A flow that leaves the new list empties through the old one, else it could be new
                 // again at once.
-                let round = self.rounds.of_mut(class);
-                if from_new && !round.old.is_empty() {
-                    round.old.push_back(slot);
-                } else {
+                let (is_old, is_last) = (flow.is_old, round.old.is_empty());
+                flow.is_new = false;
+                flow.is_old |= from_new;
+                self.unlist(class, from_new);
+                if !from_new || (!is_old && is_last) {
                     self.remove(slot);
+                } else if !is_old {
+                    self.rounds.of_mut(class).old.push_back(slot);
                 }
             } else if flow.deficit <= 0 {
                 flow.replenish(quantum, lead_max);
+                let goes_back = !from_new || !flow.is_old;
+                (flow.is_new, flow.is_old) = (false, true);
                 self.unlist(class, from_new);
-                self.rounds.of_mut(class).old.push_back(slot);
+                if goes_back {
+                    self.rounds.of_mut(class).old.push_back(slot);
+                }
             } else {
                 let round = self.rounds.of_mut(class);
                 round.new_streak = if from_new { round.new_streak.saturating_add(1) } else { 0 };
@@ -229,8 +264,14 @@ impl<P> Flows<P> {
     /// Puts a packet at the end of the flow's queue.
     pub(crate) fn push(&mut self, slot: usize, queued: Queued<P>) {
         let Some(flow) = self.slots.get_mut(slot) else { return };
+        if !flow.waits() && !flow.is_new && flow.deficit > 0 {
+            flow.is_new = true;
+            self.rounds.of_mut(flow.class).new.push_back(slot);
+        }
         let before = flow.backlog_bytes;
-        flow.backlog_bytes += queued_bytes(queued.size);
+        if !queued.is_granted {
+            flow.backlog_bytes += queued_bytes(queued.size);
+        }
         flow.packets.push_back(queued);
         let after = flow.backlog_bytes;
         self.reorder(slot, before, after);
@@ -247,14 +288,16 @@ impl<P> Flows<P> {
     }
 
     /// Takes the flow's oldest packet.
-    pub(crate) fn pop(&mut self, slot: usize) -> Option<(WireSize, P)> {
+    pub(crate) fn pop(&mut self, slot: usize) -> Option<Queued<P>> {
         let flow = self.slots.get_mut(slot)?;
-        let Queued { size, packet, .. } = flow.packets.pop_front()?;
+        let queued = flow.packets.pop_front()?;
         let before = flow.backlog_bytes;
-        flow.backlog_bytes = before.saturating_sub(queued_bytes(size));
+        if !queued.is_granted {
+            flow.backlog_bytes = before.saturating_sub(queued_bytes(queued.size));
+        }
         let after = flow.backlog_bytes;
         self.reorder(slot, before, after);
-        Some((size, packet))
+        Some(queued)
     }
 
     /// The flow that a full queue takes from: the one that holds most bytes of those that only get

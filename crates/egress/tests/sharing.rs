@@ -436,7 +436,7 @@ fn managed(rates_bps: &[u64], weights: &[u32]) -> Vec<(f64, u64)> {
                     n as u64,
                     lane,
                     1_500_u32,
-                    ((n, now), Managed { can_be_marked: false, is_tcp: false }),
+                    ((n, now), Managed { can_be_marked: false, is_tcp: false, in_turn: false }),
                 );
                 assert!(victims.is_empty(), "the limit of the queue is far");
             }

@@ -10,7 +10,9 @@ pub const PLAIN: GroupId = GroupId::DEFAULT;
 pub const XCP: GroupId = GroupId(1);
 /// Acknowledgements to other gateways, where the link is slow (`acks.rs`).
 pub const GATEWAY_ACKS: GroupId = GroupId(2);
-/// Forwarded packets of all kinds (`others.rs`), where the queue answers none of them.
+/// Forwarded packets that are no TCP (`others.rs`), where the queue answers none of them.
 pub const OTHERS: GroupId = GroupId(3);
+/// TCP that is only forwarded, there.
+pub const FORWARDED_TCP: GroupId = GroupId(4);
 /// What this gateway sends to those with which it has one allowance: the first of their numbers.
 pub const FIRST_PAIR: u32 = 1 << 16;

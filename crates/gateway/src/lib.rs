@@ -18,6 +18,7 @@ mod acks;
 mod beside;
 mod by_host;
 mod byte_budget;
+mod crowd;
 mod datagrams;
 pub mod due;
 pub mod flow_trace;

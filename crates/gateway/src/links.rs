@@ -19,7 +19,7 @@ use crate::group;
 use crate::kinds::{Kind, Kinds};
 use crate::link_rate::LinkRate;
 use crate::network::{Counts, Network};
-use crate::others::{self, Others};
+use crate::others::{self, Arrived, Others};
 use crate::outage;
 use crate::pairs::group_of;
 use crate::place::{self, Places};
@@ -57,6 +57,8 @@ pub struct Waiting {
     pub class: Class,
     /// What it is.
     pub kind: Kind,
+    /// It waits in a flow with packets of other connections.
+    pub is_shared: bool,
 }
 
 /// A declared link's queue.
@@ -228,17 +230,21 @@ impl LinkQueue {
             (waiting.class, waiting.hash) = (Class::Bulk, self.places.of_errors(waiting.packet.bytes()));
         }
         let flow = waiting.hash | FORWARDED;
+        waiting.is_shared = false;
         let victims = match &mut self.router {
             Some(router) => {
                 let lane = router.arrive(now, &waiting.packet, waiting.class, egress);
                 egress.enqueue(now, flow, lane, size, waiting)
             }
             None => {
-                let lane = self.others.lane(now, waiting.class, egress);
                 let is_tcp = waiting.kind == Kind::Tcp;
-                let host = || self.places.in_crowd(waiting.packet.bytes(), is_tcp) | FORWARDED;
-                let flow = self.others.flow(now, (flow, host), lane, egress);
-                match others::managed(waiting.class, waiting.kind, waiting.packet.bytes()) {
+                let bytes = waiting.packet.bytes();
+                let host = || self.places.in_crowd(bytes, is_tcp) | FORWARDED;
+                let arrived = Arrived { connection: flow, class: waiting.class, is_tcp, bytes: size.bytes };
+                let (lane, joined) = self.others.place(now, arrived, host, self.rate_bps, egress);
+                (waiting.class, waiting.is_shared) = (lane.class, joined.is_shared);
+                let flow = joined.flow;
+                match others::managed(waiting.class, waiting.kind, joined.is_new, waiting.packet.bytes()) {
                     Some(managed) => egress.enqueue_managed(now, flow, lane, size, (waiting, managed)),
                     None => egress.enqueue(now, flow, lane, size, waiting),
                 }
@@ -256,9 +262,16 @@ impl LinkQueue {
         }
     }
 
+    /// It waits no longer.
+    fn note_left(&mut self, waiting: &Waiting) {
+        if waiting.is_shared {
+            self.others.note_left(waiting.hash | FORWARDED, waiting.class);
+        }
+    }
+
     fn let_go(&mut self, victim: Waiting, pool: &mut Pool) {
         let size = supersegment::wire_size(victim.packet.bytes(), &victim.packet.offload);
-        self.others.note_left(victim.hash | FORWARDED);
+        self.note_left(&victim);
         self.kinds.note_dropped(victim.kind, size.packets);
         victim.packet.recycle(pool);
     }
@@ -271,7 +284,7 @@ impl LinkQueue {
         let is_newest = outage::newest(&waiting);
         for (waiting, is_newest) in waiting.into_iter().zip(is_newest) {
             if is_newest && now.since(waiting.since) <= outage::WAIT_MAX {
-                self.others.note_left(waiting.hash | FORWARDED);
+                self.note_left(&waiting);
                 kept.push(waiting);
             } else {
                 self.refused += 1;
@@ -314,7 +327,7 @@ impl LinkQueue {
             let packet = PacketBuf::outside(bytes, Offload::default());
             // The router of XCP, if there is one, sees them as it sees all that is made here.
             let (class, kind) = (Class::Control, Kind::Split);
-            let waiting = Waiting { packet, via, since: now, hash: 0, class, kind };
+            let waiting = Waiting { packet, via, since: now, hash: 0, class, kind, is_shared: false };
             if let Err(waiting) = self.egress.push_granted(now, size, waiting) {
                 left.push(waiting.packet.bytes().to_vec());
             }
@@ -326,7 +339,7 @@ impl LinkQueue {
     pub fn release(&mut self, now: Instant, waiting: &mut Waiting) {
         let size = supersegment::wire_size(waiting.packet.bytes(), &waiting.packet.offload);
         self.note_sent(waiting.kind, size, now.since(waiting.since));
-        self.others.note_left(waiting.hash | FORWARDED);
+        self.note_left(waiting);
         if let Some(router) = &mut self.router {
             router.depart(now, &mut waiting.packet, waiting.class, &self.egress);
         }
@@ -383,7 +396,7 @@ impl LinkQueue {
         };
         let packet = Duration::from_nanos(ns(u64::from(config.mtu_bytes)));
         // So many times their own turn passes until all have had one.
-        let others = u64::try_from(self.egress.waiting_in(group::OTHERS)).unwrap_or(u64::MAX).min(CROWD_MAX);
+        let others = u64::try_from(others::forwarded_in(&self.egress)).unwrap_or(u64::MAX).min(CROWD_MAX);
         let turns = self.others.turns().saturating_mul(others);
         let round = Duration::from_nanos(ns(turns.saturating_mul(self.egress.burst_bytes().into())));
         let rates = (config.rate_bps, self.rate_in_bps);

@@ -43,6 +43,7 @@ mod tests {
             via: IfaceId(1),
             since: Instant::ZERO,
             hash,
+            is_shared: false,
             class: Class::Bulk,
             kind,
         };

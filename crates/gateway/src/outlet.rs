@@ -223,7 +223,11 @@ impl Outlet {
         let class = place.class(classes, (from, iface), packet.bytes(), shims);
         let hash = place.hash;
         for packet in in_turns(packet, link.egress.turn_bytes(class), pool) {
-            link.enqueue(now, Waiting { packet, via: from, since: now, hash, class, kind }, pool);
+            link.enqueue(
+                now,
+                Waiting { packet, via: from, since: now, hash, class, kind, is_shared: false },
+                pool,
+            );
         }
         Some(out)
     }

@@ -217,7 +217,7 @@ fn label(bytes: &[u8], shims: ShimProtocols) -> Option<Label> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::others::CROWD_FLOWS;
+    use crate::crowd::CROWD_FLOWS;
 
     fn places() -> Places {
         Places { secret: Secret::new(7, Purpose::Places), shims: ShimProtocols::NONE }
