@@ -38,6 +38,12 @@ impl Engine {
         self.links.note_late(since, now);
     }
 
+    /// The driver's loop has done nothing since then, although something was due: its process was
+    /// stopped, or its clock jumped.
+    pub fn note_stood(&mut self, since: Instant, now: Instant) {
+        self.links.note_stood(since, now);
+    }
+
     /// Whether packets wait too long for their turn, as only the driver knows. While they do, new
     /// connections are forwarded and sleeping ones stay asleep. Those that are split go on.
     pub fn set_short_of_time(&mut self, is_short: bool) {

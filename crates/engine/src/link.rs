@@ -152,7 +152,12 @@ pub struct Links {
     reports: Vec<(Way, LinkReport)>,
     /// By which other gateways tell this one apart.
     identity: Identity,
+    /// Since when the loop has got round without standing still.
+    served_since: Instant,
 }
+
+/// A loop that is late by so much stood still: its process was stopped, or its clock jumped.
+const STOOD_STILL: Duration = Duration::from_secs(1);
 
 impl Links {
     /// The declared links of a configuration; its identity, or else its seed, is how other gateways
@@ -177,6 +182,7 @@ impl Links {
             held: Held::default(),
             reports: Vec::new(),
             identity,
+            served_since: Instant::ZERO,
         }
     }
 
@@ -196,6 +202,20 @@ impl Links {
     /// The loop was late since then.
     pub(crate) fn note_late(&mut self, since: Instant, now: Instant) {
         self.links.iter_mut().for_each(|link| link.meter.note_late(since, now));
+    }
+
+    /// The loop has stood still since then, with something to do.
+    pub(crate) fn note_stood(&mut self, since: Instant, now: Instant) {
+        if now.since(since) >= STOOD_STILL {
+            self.served_since = now;
+        }
+    }
+
+    /// Since when nothing has stood still here: before, nobody was asked and nobody heard, so no
+    /// patience counts from then.
+    #[must_use]
+    pub fn served_since(&self) -> Instant {
+        self.served_since
     }
 
     /// Another link has the place of one that nothing leaves by any more. What was learnt of that

@@ -62,7 +62,7 @@ impl Split<'_> {
 
     /// When what waits for a link towards a host has waited for as long as the operator allows.
     pub(crate) fn outage_ends_at(&self, config: &Config, links: &Links, to: Side) -> Option<Instant> {
-        Some(self.outage_since(links, to)? + config.timers.outage_limit)
+        Some(self.outage_since(links, to)?.max(links.served_since()) + config.timers.outage_limit)
     }
 
     /// Since when what is due towards a host waits for a link: for the one here or, as the next
@@ -319,6 +319,6 @@ impl Engine {
         let Some(link) = self.links.get(way) else { return false };
         let timers = &self.config.timers;
         let limit = if link.is_gateway_silent() { timers.outage_limit } else { timers.user_timeout };
-        link.asked_since().is_some_and(|at| now.since(at) >= limit)
+        link.asked_since().is_some_and(|at| now.since(at.max(self.links.served_since())) >= limit)
     }
 }

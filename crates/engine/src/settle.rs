@@ -112,7 +112,9 @@ impl Engine {
     /// away later, many at once, would hold up the packet that has the bad luck.
     pub(crate) fn queue_timer(&mut self, now: Instant, id: FlowId) {
         let Some(flow) = self.table.get_mut(id) else { return };
-        let Some(due) = flow.deadline(now, &self.config, &self.links) else { return };
+        let Some(mut due) = flow.deadline(now, &self.config, &self.links) else { return };
+        // What has become due by what happened now was not due before: nobody is late with it.
+        due.at = due.at.max(now);
         if flow.timer_queued.is_none_or(|queued| due.at < queued.at) {
             if let Some(old) = flow.timer_queued.replace(due) {
                 self.timers.remove(&(old.at, id));

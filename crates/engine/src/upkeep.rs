@@ -122,7 +122,9 @@ impl Split<'_> {
         let r = &*self.relays;
         let stays = self.stays_awake() || r.is_reset();
         let idle = (!stays).then(|| self.active_at + config.dormant_after(self.rule));
-        let give_up = |relay: &Relay| relay.waits_since.map(|at| at + config.timers.user_timeout);
+        let served_since = links.served_since();
+        let give_up =
+            |relay: &Relay| relay.waits_since.map(|at| at.max(served_since) + config.timers.user_timeout);
         Earliest::default()
             .and_of(r.a.tx.deadline())
             .and_of(r.b.tx.deadline())
@@ -286,13 +288,16 @@ impl Split<'_> {
             return;
         }
         let limit = cx.config.timers.user_timeout;
+        // While the process stood still nobody was asked anything.
+        let (now, served_since) = (cx.now, cx.links.served_since());
+        let lasts = |at: Instant| now.since(at.max(served_since)) >= limit;
         let down =
             Pair { a: self.waits_for_link(cx.links, Side::A), b: self.waits_for_link(cx.links, Side::B) };
         let (binds, mut left_alone) = (self.binds(), false);
         for (relay, to) in self.relays.each_mut() {
             // A gateway that holds bytes for its host, which takes none of them: they are its own,
             // we hold nothing. Where nothing is promised they are the source's.
-            let stands = relay.far_waits.is_some_and(|(_, since)| cx.now.since(since) >= limit);
+            let stands = relay.far_waits.is_some_and(|(_, since)| lasts(since));
             if stands && !down.get(to) && !relay.holds() {
                 left_alone |= !binds;
                 if binds {
@@ -303,7 +308,7 @@ impl Split<'_> {
         for (relay, to) in self.relays.each_mut() {
             // The gap is never filled: the source is gone, or goes another way. SACK binds nobody
             // (RFC 2018 section 8).
-            let silent = cx.now.since(self.legs.get(to.other()).heard_at()) >= limit;
+            let silent = lasts(self.legs.get(to.other()).heard_at());
             if relay.waits_behind_hole() && silent {
                 relay.buffer.clear_early(cx.pool);
                 relay.rx.forget_fin_claim();
@@ -316,15 +321,15 @@ impl Split<'_> {
             }
             // An outage that is over counts for nothing: a receiver could not answer what never
             // reached it.
-            let silent = cx.now.since(self.legs.get(to).heard_at().max(relay.tx.progress_at())) >= limit;
+            let silent = lasts(self.legs.get(to).heard_at().max(relay.tx.progress_at()));
             let outstanding = !relay.tx.board().is_empty() && relay.has_timed_out();
             let unanswered = relay.tx.is_unanswered();
-            let unsent = relay.waits_since.is_some_and(|at| cx.now.since(at) >= limit);
+            let unsent = relay.waits_since.is_some_and(lasts);
             // A gateway that holds all before it acknowledges a FIN when its host does: that host
             // may have a lot to take.
             let far_moved_at = relay.far_waits.map_or(Instant::ZERO, |(_, since)| since);
             let moved_at = relay.tx.progress_at().max(far_moved_at);
-            (outstanding && cx.now.since(moved_at) >= limit) || (unanswered && silent) || unsent
+            (outstanding && lasts(moved_at)) || (unanswered && silent) || unsent
         });
         if stuck || left_alone {
             self.relays.end(self.given_up());

@@ -69,6 +69,8 @@ pub struct Gateway {
     pub(crate) kept_due: Option<Instant>,
     wakes: Wakes,
     late: Late,
+    /// When the driver called last.
+    driven_at: Instant,
 }
 
 impl Gateway {
@@ -100,6 +102,7 @@ impl Gateway {
             kept_due: None,
             wakes: Wakes::default(),
             late: Late::default(),
+            driven_at: Instant::ZERO,
         }
     }
     /// The buffer pool: drivers read packets into its blocks.
@@ -116,6 +119,7 @@ impl Gateway {
         mut packet: PacketBuf,
         net: &mut dyn Network,
     ) {
+        self.driven_at = now;
         self.outlet.traffic.packets_in += 1;
         self.outlet.traffic.bytes_in += packet.len() as u64;
         if let Some(link) = self.outlet.links_mut().iter_mut().find(|link| link.iface() == from) {
@@ -292,6 +296,7 @@ impl Gateway {
     /// Transmits what is owed and may go now: acknowledgements, granted and paced data. Once after
     /// each batch.
     pub fn flush(&mut self, now: Instant, net: &mut dyn Network) {
+        self.driven_at = now;
         self.outlet.end_tap(now);
         for ends in self.outlet.left_behind.settle(now) {
             self.outlet.exit(now, net, Grants::Unasked).happened(&ends, Event::Abandoned(Carried::default()));
@@ -489,6 +494,7 @@ impl Gateway {
     /// Something was due then. What was measured across the time since is not the link's: nothing
     /// is told of what waited here meanwhile, and a silence was none.
     fn note_late(&mut self, now: Instant, due: Instant) {
+        self.engine.note_stood(due.max(self.driven_at), now);
         let Some(since) = self.late.note(now, due).filter(|since| now.since(*since) >= LATE_MIN) else {
             return;
         };

@@ -1,6 +1,6 @@
 //! What a gateway waits for: each deadline says it.
 
-use crate::script::Script;
+use crate::script::{Host, Script};
 use farlink_wire::Duration;
 
 #[test]
@@ -43,4 +43,33 @@ fn a_driver_that_pauses_is_late_by_what_was_due() {
     t.play("~1\n a > P. 1:101 ack 1\n b < P. 1:101 ack 1\n ~100\n drop");
     let all = t.with_gateway(|g, now, _| g.late_between(began, now));
     assert_eq!(all, Duration::ZERO);
+}
+
+/// Nobody was asked anything meanwhile: no time that bounds patience has passed.
+#[test]
+fn who_stood_still_for_longer_than_any_patience_gives_up_nothing() {
+    for jump in [1_000_u64, 100_000, 10_000_000] {
+        let mut t = Script::with(|s| s.config.timers.user_timeout = Duration::from_secs(60));
+        t.open();
+        t.play("a > P. 1:101 ack 1\n b < P. 1:101 ack 1\n +40\n a < . 1 ack 101");
+        t.stand_still(Duration::from_secs(jump));
+        let again = t.take(Host::B);
+        assert!(again.iter().all(|s| !s.segment.flags.rst() && s.seq == 1), "{jump} s: {again:?}");
+        t.play("~50s");
+        let asked = t.take(Host::B).len();
+        assert!(asked > 2, "{jump} s: asked {asked} times");
+        t.play("b > . 1 ack 101\n ~100\n drop");
+        t.assert(t.status().counters.flows_abandoned == 0 && t.status().custody_bytes == 0, "delivered");
+    }
+}
+
+/// Patience ends all the same, by time that was served.
+#[test]
+fn who_stood_still_gives_up_as_late_as_if_it_began_then() {
+    let mut t = Script::with(|s| s.config.timers.user_timeout = Duration::from_secs(60));
+    t.open();
+    t.play("a > P. 1:101 ack 1\n b < P. 1:101 ack 1\n +40\n a < . 1 ack 101");
+    t.stand_still(Duration::from_secs(1_000));
+    t.play("~200s\n drop");
+    t.assert(t.status().counters.flows_abandoned == 1, "given up");
 }
