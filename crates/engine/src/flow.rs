@@ -502,6 +502,20 @@ impl Flow {
         }
     }
 
+    /// Looks its routes up where nobody answers by one of them, see [`Self::renew_routes`]. Returns
+    /// whether it did.
+    pub fn leave_silent_ways(&mut self, cx: &mut Cx<'_>, generation: u32) -> bool {
+        let is_silent = |relays: &Relays| [Side::A, Side::B].into_iter().any(|s| relays.get(s).is_silent());
+        match &mut self.treatment {
+            Treatment::Split(relays) if self.route_generation != generation && is_silent(relays) => {
+                split!(self, relays).find_routes(cx);
+                self.route_generation = generation;
+                true
+            }
+            Treatment::Split(_) | Treatment::Dormant(_) | Treatment::Closed(_) => false,
+        }
+    }
+
     /// What it holds cannot be delivered. Returns how it ends.
     pub fn give_up(&mut self) -> Over {
         let over = self.promise.given_up(self.relays().is_some_and(Relays::is_relied_on));

@@ -25,6 +25,8 @@ use crate::side::Side;
 /// nothing, a relay may hold so many more.
 const GROWTH: u64 = 2;
 const UNREAD_BYTES: u64 = 128 << 10;
+/// A receiver whose window is closed is silent when it has left so many probes unanswered.
+const SILENT_PROBES: u8 = 3;
 /// So many timeouts in a row, and a destination makes no progress.
 const STALLED_TIMEOUTS: u32 = 3;
 /// A far host that stands still for less has lost nothing: Linux TCP_RTO_MIN.
@@ -528,6 +530,12 @@ impl Relay {
     #[must_use]
     pub fn has_timed_out(&self) -> bool {
         self.timeouts > 0
+    }
+    /// The destination is waited for in vain: a timeout has passed, or several questions to a closed
+    /// window have stayed unanswered.
+    #[must_use]
+    pub fn is_silent(&self) -> bool {
+        self.timeouts > 0 || self.tx.unanswered_probes() >= SILENT_PROBES
     }
     /// It has not answered for several timeouts: nothing more is promised, and others are to judge
     /// whether it lives.

@@ -33,8 +33,9 @@ impl Split<'_> {
             let declared = link.and_then(Link::rtt_in_force);
             self.relays.get_mut(from).tx.change_way(cx.now, &config, paced_over, declared);
         }
-        if cx.links.is_away(before) && !cx.links.is_away(out) {
-            // What was under way in it is lost, or will come late.
+        let is_silent = self.relays.get(from).is_silent();
+        if (cx.links.is_away(before) || is_silent) && !cx.links.is_away(out) {
+            // What was under way the old way is lost, or will come late.
             self.restart_legs(cx.now, out, true, None);
         }
     }

@@ -79,8 +79,8 @@ impl Gateway {
 
     /// Routes or MTUs changed: cached ones are looked up anew, and what waits for a link follows
     /// with the next flush.
-    pub fn routes_changed(&mut self, _now: Instant) {
-        self.engine.routes_changed();
+    pub fn routes_changed(&mut self, now: Instant) {
+        self.engine.routes_changed(now);
         self.reroute_wanted = true;
     }
 

@@ -9,6 +9,7 @@ use super::Engine;
 use crate::changed::Changed;
 use crate::cx::Cx;
 use crate::flow::Flow;
+use crate::flow_id::FlowId;
 use crate::kept::Kept;
 use crate::leg::Leg;
 use crate::link::State;
@@ -27,7 +28,6 @@ const TIMERS_WAIT_MAX: Duration = Duration::from_millis(5);
 /// What connections go on for, one after the other.
 #[derive(Clone, Debug)]
 pub(super) struct Return {
-    way: Way,
     why: Why,
     /// Where the connections stand that have not heard of it.
     slots: Range<u32>,
@@ -38,6 +38,8 @@ pub(super) struct Return {
 enum Why {
     /// A link or interface is up again.
     Back {
+        /// Which.
+        way: Way,
         /// Nothing that was under way there arrives any more.
         all_lost: bool,
         /// Only towards this host; `None`: towards all.
@@ -45,9 +47,11 @@ enum Why {
     },
     /// Another controller governs what leaves by it, or another rate is known of it: there may be
     /// room where there was none.
-    Governed,
+    Governed(Way),
     /// It has been found out what a host behind it takes.
-    FoundOut,
+    FoundOut(Way),
+    /// Routes have changed. Who waits for an answer in vain may have another one now.
+    Moved,
 }
 
 /// It is split, and something of it leaves by this way.
@@ -56,9 +60,11 @@ fn goes_by(flow: &Flow, way: Way) -> bool {
 }
 
 impl Engine {
-    /// Routes changed: every flow looks its own up again when it sends next.
-    pub fn routes_changed(&mut self) {
+    /// Routes changed: every flow looks its own up again when it sends next. One that is silent may
+    /// send nothing for a long time, so it looks with the next `handle_timeout`.
+    pub fn routes_changed(&mut self, now: Instant) {
         self.route_generation = self.route_generation.wrapping_add(1);
+        self.let_go_on(now, Why::Moved);
     }
 
     /// Until a route is found, packets to a host go back to where its own came from: that may be a
@@ -89,11 +95,15 @@ impl Engine {
         let before = action(self);
         let mut all_lost = self.links.come_back(now, way);
         let is_changed = action(self) != before;
-        self.returns.retain(|earlier| {
-            all_lost |= earlier.way == way && matches!(earlier.why, Why::Back { all_lost: true, .. });
-            earlier.way != way
+        self.returns.retain(|earlier| match earlier.why {
+            Why::Back { way: its, all_lost: before, .. } if its == way => {
+                all_lost |= before;
+                false
+            }
+            Why::Governed(its) | Why::FoundOut(its) => its != way,
+            Why::Back { .. } | Why::Moved => true,
         });
-        self.let_go_on(now, way, Why::Back { all_lost, whose: None });
+        self.let_go_on(now, Why::Back { way, all_lost, whose: None });
         self.restart_some(now, net);
         if is_changed {
             self.follow_actions(now, net);
@@ -103,7 +113,7 @@ impl Engine {
     /// Hosts that were silent alone go on, since their links have answered. Nobody else has waited.
     pub fn restart_hosts(&mut self, now: Instant, net: &mut dyn World) {
         for (way, host) in self.links.take_hosts_back() {
-            self.let_go_on(now, way, Why::Back { all_lost: false, whose: Some(host) });
+            self.let_go_on(now, Why::Back { way, all_lost: false, whose: Some(host) });
             self.restart_some(now, net);
         }
     }
@@ -111,32 +121,28 @@ impl Engine {
     /// Another controller governs what leaves by this link, or another rate is known of it:
     /// connections that had no room go on. `handle_timeout` sees to it.
     pub(crate) fn go_on_governed(&mut self, now: Instant, way: Way) {
-        self.let_go_on(now, way, Why::Governed);
+        self.let_go_on(now, Why::Governed(way));
     }
 
     /// What others have waited for has been found out.
     pub(crate) fn go_on_with_found(&mut self, now: Instant) {
         if let Some(way) = self.links.take_found_out() {
-            self.let_go_on(now, way, Why::FoundOut);
+            self.let_go_on(now, Why::FoundOut(way));
         }
     }
 
-    fn let_go_on(&mut self, now: Instant, way: Way, why: Why) {
+    fn let_go_on(&mut self, now: Instant, why: Why) {
         if !self.is_restarting() {
             self.restarting_since = now;
         }
-        if let Why::Back { whose, .. } = why {
-            let is_same = |earlier| matches!(earlier, Why::Back { whose: before, .. } if before == whose);
-            self.returns.retain(|earlier| earlier.way != way || !is_same(earlier.why));
-        } else if self
-            .returns
-            .iter()
-            .any(|earlier| (earlier.way, earlier.why, earlier.slots.start) == (way, why, 0))
-        {
+        if let Why::Back { way, whose, .. } = why {
+            let is_same = |earlier| matches!(earlier, Why::Back { way: its, whose: before, .. } if (its, before) == (way, whose));
+            self.returns.retain(|earlier| !is_same(earlier.why));
+        } else if self.returns.iter().any(|earlier| (earlier.why, earlier.slots.start) == (why, 0)) {
             // It has not begun. One that has begun goes on, or it might never end.
             return;
         }
-        self.returns.push_back(Return { way, why, slots: 0..self.table.slots() });
+        self.returns.push_back(Return { why, slots: 0..self.table.slots() });
     }
 
     /// Not all connections know yet that a link is back, or governed otherwise.
@@ -157,7 +163,7 @@ impl Engine {
         while cost < RESTARTS_COST_MAX
             && let Some(back) = self.returns.front_mut()
         {
-            let (way, why) = (back.way, back.why);
+            let why = back.why;
             let Some(slot) = back.slots.next() else {
                 self.returns.pop_front();
                 continue;
@@ -165,15 +171,26 @@ impl Engine {
             cost += 1;
             let Some((id, false)) = self.table.in_slot(slot) else { continue };
             let goes_on = match why {
-                Why::Back { all_lost, whose } => self.tell(id, Changed::Back { now, way, all_lost, whose }),
-                Why::FoundOut => self.tell(id, Changed::FoundOut(now, way)),
-                Why::Governed => self.table.get(id).is_some_and(|flow| goes_by(flow, way)),
+                Why::Back { way, all_lost, whose } => {
+                    self.tell(id, Changed::Back { now, way, all_lost, whose })
+                }
+                Why::FoundOut(way) => self.tell(id, Changed::FoundOut(now, way)),
+                Why::Governed(way) => self.table.get(id).is_some_and(|flow| goes_by(flow, way)),
+                Why::Moved => self.leave_silent_ways(now, id, net),
             };
             if goes_on {
                 self.after_event(now, id, net);
                 cost += RESTART_COST;
             }
         }
+    }
+
+    /// A flow of which nothing has been acknowledged for a timeout looks its routes up. Returns
+    /// whether it did.
+    fn leave_silent_ways(&mut self, now: Instant, id: FlowId, net: &mut dyn World) -> bool {
+        let generation = self.route_generation;
+        let mut cx = cx!(self, now, net);
+        self.table.get_mut(id).is_some_and(|flow| flow.leave_silent_ways(&mut cx, generation))
     }
 
     /// Flows whose way leads into a link that is down or silent look for another one. Nothing else

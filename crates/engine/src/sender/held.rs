@@ -23,6 +23,11 @@ impl Sender {
     pub fn is_unanswered(&self) -> bool {
         self.peer.is_unanswered()
     }
+    /// So many of them.
+    #[must_use]
+    pub fn unanswered_probes(&self) -> u8 {
+        self.peer.unanswered()
+    }
     /// Recovery of any kind is under way.
     #[must_use]
     pub fn in_recovery(&self) -> bool {

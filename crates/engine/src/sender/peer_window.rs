@@ -39,8 +39,8 @@ pub(super) struct PeerWindow {
     probe_wanted: bool,
     /// It is to hear of urgent data before that.
     urgent_notice_wanted: bool,
-    /// Probes of a closed window have gone out since the receiver was last heard.
-    is_unanswered: bool,
+    /// So many probes of a closed window have gone out since the receiver was last heard.
+    unanswered: u8,
     /// The other host has asked whether the receiver lives: when its word is due, or is missed
     /// again.
     word_due: Option<Instant>,
@@ -62,7 +62,7 @@ impl PeerWindow {
             hole_asked: false,
             probe_wanted: false,
             urgent_notice_wanted: false,
-            is_unanswered: false,
+            unanswered: 0,
             word_due: None,
         }
     }
@@ -102,7 +102,11 @@ impl PeerWindow {
     }
     /// Probes have gone out since the receiver was last heard.
     pub fn is_unanswered(&self) -> bool {
-        self.is_unanswered
+        self.unanswered > 0
+    }
+    /// So many of them.
+    pub fn unanswered(&self) -> u8 {
+        self.unanswered
     }
     /// The receiver is to be asked or told something next.
     pub fn has_question(&self) -> bool {
@@ -157,13 +161,13 @@ impl PeerWindow {
     /// bytes leave the window.
     pub fn advance(&mut self, una: SeqNum) {
         self.edge = self.edge.max(una);
-        self.is_unanswered = false;
+        self.unanswered = 0;
     }
 
     /// The receiver has been heard. Returns whether it was asked behind a hole and has not
     /// answered: that may have been lost, with the way there, and is to be asked again.
     pub fn on_word(&mut self) -> bool {
-        self.is_unanswered = false;
+        self.unanswered = 0;
         self.word_due = None;
         core::mem::take(&mut self.hole_asked)
     }
@@ -265,7 +269,7 @@ impl PeerWindow {
             // Over a window that is small, not closed, waiting ends here: what fits it goes (the
             // override timeout of RFC 9293 3.8.6.2.1).
             if self.room_from(next) == 0 {
-                self.is_unanswered = true;
+                self.unanswered = self.unanswered.saturating_add(1);
                 self.probe_wanted = true;
                 self.urgent_notice_wanted = true;
                 self.wait(now, rto, max);
@@ -291,7 +295,7 @@ impl PeerWindow {
     /// What the time of an outage has left behind is forgotten. Whether the window has opened
     /// meanwhile is asked at once.
     pub fn begin_anew(&mut self) {
-        self.is_unanswered = false;
+        self.unanswered = 0;
         self.word_due = None;
         self.probe_wanted |= self.persist_at.is_some();
         self.forget_wait();

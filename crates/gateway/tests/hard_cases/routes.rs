@@ -303,3 +303,19 @@ fn nobody_answers_for_the_far_side_of_a_link_from_this_one() {
     t.play("b > . 1 ack 2921 win 65535 <fl 2921 1024>\n drop");
     assert_eq!(state(&mut t), "up");
 }
+
+/// A link whose other end no gateway answers for may be silent because its only host is off.
+#[test]
+fn what_is_held_for_a_silent_host_follows_the_route_at_once() {
+    for second in [Some(link("backup")), None] {
+        let mut t = two_ways(second);
+        exchange(&mut t, 1);
+        t.play("a > P. 1461:16061 ack 1 {gso 1460}\n ~7000\n drop");
+        t.reroute_b(SPARE);
+        t.play("~10");
+        let again = t.take(Host::B);
+        assert_eq!(again.first().map(|s| s.seq), Some(1461), "not when a timer comes to it");
+        let all: usize = again.iter().map(|s| s.payload.len()).sum();
+        assert!(all > 7_300, "what the new way has room for: {all}");
+    }
+}
