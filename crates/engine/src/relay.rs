@@ -531,8 +531,8 @@ impl Relay {
     pub fn has_timed_out(&self) -> bool {
         self.timeouts > 0
     }
-    /// The destination is waited for in vain: a timeout has passed, or several questions to a closed
-    /// window have stayed unanswered.
+    /// The destination is waited for in vain: a timeout has passed, or several questions to a
+    /// closed window have stayed unanswered.
     #[must_use]
     pub fn is_silent(&self) -> bool {
         self.timeouts > 0 || self.tx.unanswered_probes() >= SILENT_PROBES

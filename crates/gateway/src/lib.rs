@@ -46,6 +46,7 @@ mod secret;
 mod settings;
 mod status;
 pub mod tap;
+mod waiting;
 mod xcp_queue;
 
 pub use by_host::{HostStatus, HostTotals};

@@ -24,6 +24,7 @@ use crate::outage;
 use crate::pairs::group_of;
 use crate::place::{self, Places};
 use crate::status::LinkStatus;
+pub use crate::waiting::Waiting;
 use crate::xcp_queue::XcpQueue;
 
 /// Marks the queue numbers of forwarded packets; the engine's never have this bit.
@@ -42,24 +43,6 @@ const QUIET: Duration = Duration::from_secs(2);
 
 /// So many flows are counted at most that have their turns one after the other.
 const CROWD_MAX: u64 = 1024;
-
-/// A forwarded packet in an egress queue.
-pub struct Waiting {
-    /// The packet.
-    pub packet: PacketBuf,
-    /// The interface whose TUN it goes to.
-    pub via: IfaceId,
-    /// Since when it waits.
-    pub since: Instant,
-    /// Its connection, as far as queues go.
-    pub hash: u64,
-    /// Its class.
-    pub class: Class,
-    /// What it is.
-    pub kind: Kind,
-    /// It waits in a flow with packets of other connections.
-    pub is_shared: bool,
-}
 
 /// A declared link's queue.
 pub struct LinkQueue {

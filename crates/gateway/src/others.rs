@@ -279,7 +279,8 @@ fn parts_of(chosen: Option<Weights>, waiting: Waiting, is_crowded: bool) -> Part
     let [others, tcp] = [others, tcp].map(|flows| u64::try_from(flows).unwrap_or(u64::MAX / 4));
     let [forwarded, split] = [forwarded, plain_weight].map(u64::from);
     let both = others + tcp;
-    // Weights of groups of other kinds are flows, so these must be, too. Else only the ratio counts.
+    // Weights of groups of other kinds are flows, so these must be, too. Else only the ratio
+    // counts.
     if plain == split_flows {
         scaled([forwarded.saturating_mul(others), forwarded.saturating_mul(tcp), split.saturating_mul(both)])
     } else {

@@ -245,9 +245,9 @@ impl Boxes {
         is_news
     }
 
-    /// The first data of a connection had the option, and was answered when it was repeated without.
-    /// In one connection that may be a loss. Returns whether what has the option counts as dropped
-    /// there.
+    /// The first data of a connection had the option, and was answered when it was repeated
+    /// without. In one connection that may be a loss. Returns whether what has the option counts as
+    /// dropped there.
     pub fn note_doubtful(&mut self, now: Instant, host: IpAddr, is_lossy: bool) -> bool {
         let doubtful = &mut self.place_mut(now, host).doubtful;
         let times = doubtful.filter(|(_, at)| Seen::is_alive(*at, now)).map_or(0, |(times, _)| times);

@@ -450,14 +450,6 @@ impl Script {
         Ok(())
     }
 
-    /// The processes of all gateways stand still for so long, or their clocks jump.
-    pub fn stand_still(&mut self, time: Duration) {
-        self.now += time;
-        for i in 0..self.nodes.len() {
-            self.with_gateway_at(i, |g, now, net| g.handle_timeout(now, net));
-        }
-    }
-
     /// Delivers what is due now.
     fn settle(&mut self) {
         while let Some(entry) = self.flying.first_entry() {

@@ -5,8 +5,8 @@ use core::net::IpAddr;
 use farlink_wire::shim::SHIM_PROTOCOL;
 use farlink_wire::xcp::{HeaderTime, XcpFields};
 use farlink_wire::{
-    ChecksumState, Gso, IcmpKind, Offload, Parsed, SegmentHeader, SeqNum, Shim, ShimProtocols, checksum,
-    finish_checksums, icmp, parse_with,
+    ChecksumState, Duration, Gso, IcmpKind, Offload, Parsed, SegmentHeader, SeqNum, Shim, ShimProtocols,
+    checksum, finish_checksums, icmp, parse_with,
 };
 
 use super::network::Out;
@@ -14,6 +14,14 @@ use super::notation::{Seen, Spec, number};
 use super::{Arrival, Host, PORT_A, PORT_B, Script, WINDOW};
 
 impl Script {
+    /// The processes of all gateways stand still for so long, or their clocks jump.
+    pub fn stand_still(&mut self, time: Duration) {
+        self.now += time;
+        for i in 0..self.nodes.len() {
+            self.with_gateway_at(i, |g, now, net| g.handle_timeout(now, net));
+        }
+    }
+
     /// The packets of a segment as they reach the gateway: one hop from their host.
     pub(super) fn packets(&mut self, from: Host, spec: &Spec) -> Result<Vec<(Vec<u8>, Offload)>, String> {
         let port = spec.field("port").map_or(PORT_A, |p| p as u16);
