@@ -7,7 +7,7 @@ seeds=${SEEDS:-1000}
 farlink=${FARLINK:-${CARGO_TARGET_DIR:-target}/debug/farlink}
 [ -n "${FARLINK:-}" ] || cargo build --quiet --locked --package farlink || exit 1
 failed=0
-for mode in clean route-flap mixed; do
+for mode in clean route-flap mixed changing; do
     "$farlink" sim faults --mode "$mode" --seeds "0..$seeds" || failed=1
 done
 # Links go away for minutes in these, so each takes several times as long.

@@ -11,12 +11,14 @@ use farlink_gateway::config::{
 use farlink_wire::shim::SHIM_PROTOCOL;
 use farlink_wire::{Duration, Instant};
 
+use crate::changing;
 use crate::fault::Fault;
 use crate::host::SmolHost;
 use crate::node::{GatewayNode, Kind};
 use crate::observer::Allowances;
 use crate::plan::{FaultPlan, Gap, GatewayPlan, SimPlan, Way};
 use crate::rng::Rng;
+use crate::talker::{Talk, Talker};
 use crate::trace::Trace;
 use crate::tracker::Tracker;
 use crate::world::World;
@@ -42,7 +44,7 @@ struct Chain {
 #[must_use]
 pub fn build(plan: &SimPlan, trace: Trace) -> World {
     let pinned = plan.gateways.iter().any(|g| g.config.pinned != Pinned::Never);
-    let relay = plan.gateways.iter().map(|g| u64::from(g.config.limits.relay_bytes_max())).max().unwrap_or(0);
+    let relay = (0..plan.gateways.len()).map(|g| changing::relay_bytes_most(plan, g)).max().unwrap_or(0);
     let between = &plan.gaps[1..plan.gaps.len().max(2) - 1];
     let steady = plan.faults.iter().all(|f| matches!(f, FaultPlan::Outage { .. }))
         && plan.gaps.iter().all(|gap| gap.interference.is_none());
@@ -56,7 +58,8 @@ pub fn build(plan: &SimPlan, trace: Trace) -> World {
         gateways_in_touch: (steady && between.iter().all(|g| g.declared)).then_some(plan.gateways.len()),
         dormant_after: dormant.unwrap_or_default(),
         raised_mss: None,
-        large: plan.gaps.iter().any(|gap| oversize(gap, plan.gateways.len()) != Oversize::Auto),
+        large: plan.changing.is_large(&plan.faults)
+            || plan.gaps.iter().any(|gap| oversize(gap, plan.gateways.len()) != Oversize::Auto),
     };
     let mut world = World::new(plan.seed, allowed, trace);
     let mut rng = Rng::new(plan.seed, "hosts' ISNs");
@@ -71,10 +74,40 @@ pub fn build(plan: &SimPlan, trace: Trace) -> World {
         })
         .collect();
     let chain = build_chain(&mut world, plan);
-    route(&mut world, plan, &hosts, &chain);
+    let mut ends: Vec<End> = std::iter::zip(&plan.hosts, &hosts)
+        .map(|(h, node)| End { node: *node, end: h.end, delay: h.delay })
+        .collect();
+    ends.extend(talkers(&mut world, plan));
+    route(&mut world, plan, &ends, &chain);
     let faults = faults(&world, plan, &chain);
     world.add_faults(faults);
+    if let Some(jump) = plan.changing.jump {
+        world.jump(&plan.connections[jump.connection], jump);
+    }
     world
+}
+
+/// A host: its node, the end of the chain that it is at, and its delay.
+struct End {
+    node: usize,
+    end: usize,
+    delay: Duration,
+}
+
+/// Who sends what is no TCP, and who gets it, one at each end. Their numbers follow those of the
+/// others.
+fn talkers(world: &mut World, plan: &SimPlan) -> Vec<End> {
+    let Some(talk) = plan.changing.talk else { return Vec::new() };
+    let first = plan.hosts.len();
+    let silent = Talk { lasts: Duration::ZERO, ..talk };
+    let back = plan.seed.is_multiple_of(3);
+    let both = [(0, first, first + 1, !back), (1, first + 1, first, back)];
+    let add = |(end, number, to, talks): (usize, usize, usize, bool)| {
+        let talker = Talker::new(number, to, if talks { talk } else { silent }, plan.seed);
+        let node = world.add_node(format!("talker{end}"), Kind::Host(number, Box::new(talker)));
+        End { node, end, delay: Duration::from_micros(50) }
+    };
+    both.map(add).into()
 }
 
 fn wire(delay: Duration) -> ChannelConfig {
@@ -124,13 +157,18 @@ fn build_chain(world: &mut World, plan: &SimPlan) -> Chain {
             .enumerate()
             .map(|(port, gap)| {
                 let out = if port == 0 { &gap.back } else { &gap.there };
-                interface(port, gap, out, oversize(gap, plan.gateways.len()))
+                let mut interface = interface(port, gap, out, oversize(gap, plan.gateways.len()));
+                change_link(&mut interface, plan, i + port, out);
+                interface
             })
             .collect();
         config.send_ahead = send_ahead(&plan.gaps[i]);
-        let node = world
-            .add_node(format!("gw{}", i + 1), Kind::Gateway(Box::new(GatewayNode::new(config, g.merge))));
-        if let Action::Custody(notice) = g.config.default_action {
+        let whole = (0..2).filter(|port| plan.changing.talk.is_some() && plan.gaps[i + port].declared);
+        let gateway = GatewayNode::new(config, g.merge).with_whole(whole.collect(), Vec::new());
+        let node = world.add_node(format!("gw{}", i + 1), Kind::Gateway(Box::new(gateway)));
+        if let Some(notice) = plan.changing.notices.get(i).copied().flatten() {
+            world.observer.expect_promises_or_none(node, notice);
+        } else if let Action::Custody(notice) = g.config.default_action {
             world.observer.expect_no_promise(node, notice);
         }
         let before = chain.gap_ends[i].1;
@@ -145,6 +183,21 @@ fn build_chain(world: &mut World, plan: &SimPlan) -> Chain {
         chain.beside.push([(to_before, round_before), (to_behind, round_behind)]);
     }
     chain
+}
+
+/// What mode `changing` says of a link.
+fn change_link(interface: &mut Interface, plan: &SimPlan, gap: usize, out: &ChannelConfig) {
+    let Some(link) = &mut interface.link else { return };
+    if let Some(part) = plan.changing.rate_in.get(gap).copied().flatten() {
+        let bps = out.rate_bps.unwrap_or(20_000_000) as f64 * part;
+        link.rate_in_bps = Some((bps as u64).max(2_400));
+    }
+    if let Some(bytes) = plan.changing.oversize.get(gap).copied().flatten() {
+        link.oversize = Oversize::Bytes(bytes);
+    }
+    if plan.changing.jump.is_some() {
+        link.oversize = Oversize::Off;
+    }
 }
 
 fn interface(port: usize, gap: &Gap, out: &ChannelConfig, oversize: Oversize) -> Interface {
@@ -235,14 +288,14 @@ fn controlled(gap: &Gap, channel: &ChannelConfig) -> ChannelConfig {
     ChannelConfig { xcp, ..channel.clone() }
 }
 
-fn route(world: &mut World, plan: &SimPlan, hosts: &[usize], chain: &Chain) {
+fn route(world: &mut World, plan: &SimPlan, hosts: &[End], chain: &Chain) {
     let last = plan.gaps.len() - 1;
-    for (n, h) in plan.hosts.iter().enumerate() {
+    for (n, h) in hosts.iter().enumerate() {
         let router = if h.end == 0 { chain.gap_ends[0].0 } else { chain.gap_ends[last].1 };
-        let (_, port) = world.link(hosts[n], router, ACCESS_MTU_BYTES, wire(h.delay), wire(h.delay));
+        let (_, port) = world.link(h.node, router, ACCESS_MTU_BYTES, wire(h.delay), wire(h.delay));
         world.set_route(router, n, port);
-        for other in 0..plan.hosts.len() {
-            world.set_route(hosts[n], other, 0);
+        for other in 0..hosts.len() {
+            world.set_route(h.node, other, 0);
         }
         // Towards the far end (1): through the gap, then to the gateway; and the reverse.
         for (i, (p, q)) in chain.gap_ends.iter().enumerate() {
@@ -312,6 +365,14 @@ fn faults(world: &World, plan: &SimPlan, chain: &Chain) -> Vec<(Instant, Fault)>
             FaultPlan::Kill { gateway, at, restart_after } => {
                 let node = chain.gateways[gateway];
                 out.push((at, Fault::Kill { node, restart_after }));
+            }
+            FaultPlan::Reload { gateway, at, ref changes } => {
+                let node = chain.gateways[gateway];
+                out.push((at, Fault::Reload { node, changes: changes.clone() }));
+            }
+            FaultPlan::Standstill { gateway, at, lasts, keeps } => {
+                let node = chain.gateways[gateway];
+                out.push((at, Fault::Standstill { node, lasts, keeps }));
             }
         }
     }

@@ -3,6 +3,8 @@
 use farlink_channel::ChannelConfig;
 use farlink_wire::Duration;
 
+use crate::change::Change;
+
 /// One event that befalls the network.
 #[derive(Clone, Debug)]
 pub enum Fault {
@@ -50,4 +52,22 @@ pub enum Fault {
         /// From the kill to the start of the new one.
         restart_after: Duration,
     },
+    /// A gateway is given another configuration.
+    Reload {
+        /// The node.
+        node: usize,
+        /// What that says otherwise.
+        changes: Vec<Change>,
+    },
+    /// A gateway's process is stopped, or its machine.
+    Standstill {
+        /// The node.
+        node: usize,
+        /// For how long.
+        lasts: Duration,
+        /// So many packets wait for it; the others are lost.
+        keeps: usize,
+    },
+    /// The streams of a connection go on round the gateways, as soon as nothing of it is under way.
+    Jump,
 }

@@ -34,6 +34,11 @@ impl Identifications {
         is_first.then_some((fragment.ip.src, fragment.ip.dst, fragment.protocol, fragment.id))
     }
 
+    /// What has left, and when last, in no order.
+    pub fn names(&self) -> impl Iterator<Item = (Instant, Name)> + '_ {
+        self.left.iter().map(|(name, at)| (*at, *name))
+    }
+
     /// A datagram of this name leaves.
     pub fn leave(&mut self, now: Instant, name: Name) {
         self.datagrams += 1;

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use farlink_wire::{Instant, Parsed, SeqNum, TcpSegment, parse};
+use farlink_wire::ip::PROTOCOL_TCP;
+use farlink_wire::{FragmentInfo, Instant, Parsed, SeqNum, TcpSegment, parse};
 
 use crate::content::Endpoint;
 use crate::identifications::Identifications;
@@ -34,6 +35,11 @@ pub struct Meter {
     pub identifications: Identifications,
     /// Bytes by interval of [`INTERVAL_MS`] of virtual time.
     pub by_time: Vec<u64>,
+    /// The largest packet with the head of a segment that carries payload, whole or a first
+    /// fragment, bytes.
+    pub largest: BTreeMap<(Endpoint, Endpoint), usize>,
+    /// Segments whose first fragment has entered.
+    pub in_fragments: u64,
     highest: BTreeMap<(Endpoint, Endpoint), SeqNum>,
 }
 
@@ -54,8 +60,20 @@ impl Meter {
                 if let Some(name) = Identifications::name(&f) {
                     self.identifications.leave(now, name);
                 }
+                self.note_first(&f, packet);
             }
             _ => {}
+        }
+    }
+
+    /// The first fragment of a segment has its ports.
+    fn note_first(&mut self, f: &FragmentInfo, packet: &[u8]) {
+        let ports = packet.get(f.payload_offset..).and_then(|payload| payload.first_chunk::<4>());
+        if let Some([a, b, c, d]) = ports.filter(|_| f.offset == 0 && f.protocol == PROTOCOL_TCP) {
+            let ports = [u16::from_be_bytes([*a, *b]), u16::from_be_bytes([*c, *d])];
+            let largest = self.largest.entry(((f.ip.src, ports[0]), (f.ip.dst, ports[1]))).or_default();
+            *largest = (*largest).max(packet.len());
+            self.in_fragments += 1;
         }
     }
 
@@ -71,6 +89,8 @@ impl Meter {
             return;
         }
         let key = ((s.ip.src, s.src_port), (s.ip.dst, s.dst_port));
+        let largest = self.largest.entry(key).or_default();
+        *largest = (*largest).max(len as usize);
         let end = s.end_seq();
         let highest = self.highest.entry(key).or_insert(s.seq);
         if s.seq.before(*highest) {

@@ -1,12 +1,14 @@
 //! Nodes of a simulated network: hosts, plain routers, gateways.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use farlink_gateway::due::Deadline;
 use farlink_gateway::{Config, Gateway, IfaceId, Network, Record, Route, Sent, Transmit};
-use farlink_wire::{Duration, Flags, Gso, Instant, Offload, PacketBuf};
+use farlink_wire::ip::PROTOCOL_TCP;
+use farlink_wire::{Duration, Flags, Gso, Instant, Offload, PacketBuf, icmp};
 
+use crate::change::Change;
 use crate::gro::Merger;
 use crate::host::Host;
 use crate::packet::tcp;
@@ -100,6 +102,10 @@ pub struct GatewayNode {
     pub outbox: Vec<Outgoing>,
     /// Incarnations so far.
     pub generation: u32,
+    /// Ports of interfaces that its configuration does not name for now.
+    left: BTreeSet<usize>,
+    /// The most bytes of buffers that it has been allowed since its start.
+    pool_bytes_most: usize,
     /// What has left by each wire.
     sent: BTreeMap<usize, Sent>,
     /// Packets handed in that have not come out as they were: a declared link's queue may keep them
@@ -322,6 +328,8 @@ impl GatewayNode {
             restart_after: None,
             outbox: Vec::new(),
             generation: 0,
+            left: BTreeSet::new(),
+            pool_bytes_most: config.limits.pool_bytes,
             sent: BTreeMap::new(),
             waiting: Waiting::default(),
             idle: Idle::default(),
@@ -420,9 +428,34 @@ impl GatewayNode {
         }
     }
 
+    /// It is given another configuration, which says this otherwise than the one before.
+    pub fn reconfigure(&mut self, now: Instant, ports: &[Port], routes: &[usize], changes: &[Change]) {
+        for change in changes {
+            change.apply(&mut self.config);
+            match change {
+                Change::Leave(port) => drop(self.left.insert(*port)),
+                Change::Return(port) => drop(self.left.remove(port)),
+                _ => {}
+            }
+        }
+        self.pool_bytes_most = self.pool_bytes_most.max(self.config.limits.pool_bytes);
+        let mut config = self.config.clone();
+        config.interfaces.retain(|interface| !self.left.contains(&usize::from(interface.id.0)));
+        self.call(ports, routes, None, |g, _| drop(g.reconfigure(now, config)));
+    }
+
+    /// The most bytes of buffers that it has been allowed since its start. What is allowed less
+    /// from some time on is given back as connections go on.
+    #[must_use]
+    pub fn pool_bytes_most(&self) -> usize {
+        self.pool_bytes_most
+    }
+
     /// Starts a new gateway; records of a killed one are handed over.
     pub fn start(&mut self, now: Instant, ports: &[Port], routes: &[usize]) {
         self.generation += 1;
+        self.left.clear();
+        self.pool_bytes_most = self.config.limits.pool_bytes;
         let mut config = self.config.clone();
         config.seed = config.seed.wrapping_add(u64::from(self.generation));
         self.gateway = Some(Gateway::new(config));
@@ -486,7 +519,10 @@ impl GatewayNode {
 pub fn is_diverted(bytes: &[u8]) -> bool {
     match crate::packet::on_wire(bytes) {
         farlink_wire::Parsed::Tcp(s) => !(s.ip.is_v4() && s.ip.has_options),
-        farlink_wire::Parsed::Icmp(e) => e.inner.is_some(),
+        farlink_wire::Parsed::Icmp(e) => {
+            let quoted = || icmp::quoted_fragment(bytes, &e);
+            e.inner.is_some() || quoted().is_some_and(|f| f.protocol == PROTOCOL_TCP)
+        }
         farlink_wire::Parsed::Fragment(f) => f.protocol == 6,
         farlink_wire::Parsed::Other => false,
     }

@@ -1,6 +1,8 @@
 //! Sees every packet on every leg and asserts the invariants (ARCHITECTURE.md): what gateways say
 //! in a host's name must be what that host has said.
 
+mod summary;
+
 use std::collections::BTreeMap;
 
 use farlink_gateway::Record;
@@ -14,6 +16,7 @@ use crate::hostile::Hostile;
 use crate::packet::on_wire;
 use crate::promised::{Iacks, InCustody, check_blocks, check_promises_nothing, custody_beyond_reach};
 use crate::ranges::Ranges;
+use crate::reassembly::Reassembly;
 use crate::sizes::check_size;
 use crate::syns::Syns;
 use crate::truth::{Conn, Flow, FlowKey, Said, Truth, flow_of};
@@ -65,6 +68,10 @@ struct GatewayView {
     damaged: u64,
     /// Flows that it may reset: those of the records that it was started with.
     may_reset: Vec<FlowKey>,
+    /// What has come in fragments.
+    came_in_parts: Reassembly,
+    /// What has left in fragments, and was not forwarded as it came.
+    left_in_parts: Reassembly,
 }
 
 /// What is allowed in a run.
@@ -143,6 +150,12 @@ impl Observer {
         self.in_custody_mode.insert(node, InCustody::new(notice));
     }
 
+    /// This gateway promises nothing at times, and to some. Then it tells its sources of outages
+    /// so.
+    pub fn expect_promises_or_none(&mut self, node: usize, notice: Notice) {
+        self.in_custody_mode.insert(node, InCustody::at_times(notice));
+    }
+
     /// One of the gateway's links is silent or down, as far as it knows, or none is.
     pub fn note_links(&mut self, node: usize, is_away: bool) {
         if let Some(custody) = self.in_custody_mode.get_mut(&node) {
@@ -206,7 +219,16 @@ impl Observer {
         (damaged, is_away): (bool, bool),
     ) {
         let view = self.gateways.entry(node).or_default();
-        let Parsed::Tcp(s) = on_wire(bytes) else { return };
+        let s = match on_wire(bytes) {
+            Parsed::Tcp(s) => s,
+            Parsed::Fragment(_) => {
+                if let Some(whole) = view.came_in_parts.push(self.now, bytes) {
+                    self.gateway_in(node, &whole, &Offload::default(), (damaged, is_away));
+                }
+                return;
+            }
+            _ => return,
+        };
         if damaged || !verify_checksums(bytes, &s, offload) {
             view.damaged += 1;
             return;
@@ -280,7 +302,14 @@ impl Observer {
     /// The invariant that it breaks.
     pub fn gateway_out(&mut self, node: usize, bytes: &[u8], forwarded: bool) -> Checked {
         let view = self.gateways.entry(node).or_default();
-        let Parsed::Tcp(s) = on_wire(bytes) else { return Ok(()) };
+        let s = match on_wire(bytes) {
+            Parsed::Tcp(s) => s,
+            Parsed::Fragment(_) if !forwarded => {
+                let whole = view.left_in_parts.push(self.now, bytes);
+                return whole.map_or(Ok(()), |whole| self.check_whole(&whole));
+            }
+            _ => return Ok(()),
+        };
         if !verify_checksums(bytes, &s, &Offload::default()) {
             if view.damaged == 0 {
                 return Err("a packet with a wrong checksum".into());
@@ -326,7 +355,7 @@ impl Observer {
                     let custody = InCustody::of(&self.in_custody_mode, node, self.now);
                     let closes = custody.is_some_and(|custody| custody.may_close_window(self.now));
                     check_made(&s, conn, side, heard, tsval, (self.now, forwarded, closes), &self.allowed)?;
-                    if custody.is_some() && !forwarded {
+                    if custody.is_some_and(|custody| custody.is_sure) && !forwarded {
                         check_blocks(&s, conn, side, &heard[1 - side].bytes)?;
                     }
                     judged = Some((index, u64::from(s.window) << conn.shift(side)));
@@ -338,7 +367,7 @@ impl Observer {
         let Some((index, shown)) = judged else {
             return Err(wrong.unwrap_or_else(|| "a segment of no connection".into()));
         };
-        if self.in_custody_mode.contains_key(&node) && !forwarded {
+        if self.in_custody_mode.get(&node).is_some_and(|custody| custody.is_sure) && !forwarded {
             // A gateway further on that does not show itself is the receiver for all before it.
             let at = |view: &GatewayView| view.conns.get(&(key, index)).map(|h| h[side].acked_unmarked);
             let acked = self.gateways.values().filter_map(at).max().unwrap_or(0);
@@ -350,6 +379,24 @@ impl Observer {
             source.sent_window_max = source.sent_window_max.max(shown);
         }
         Ok(())
+    }
+
+    /// A segment has left in fragments: its host has said it.
+    fn check_whole(&self, bytes: &[u8]) -> Checked {
+        let Parsed::Tcp(s) = on_wire(bytes) else { return Ok(()) };
+        let is_right = verify_checksums(bytes, &s, &Offload::default());
+        let (key, side) = flow_of(&s);
+        let Some(flow) = self.truth.flows.get(&key).filter(|_| is_right && !s.flags.rst()) else {
+            return Ok(());
+        };
+        let allowed = (self.hostile.has_forged(), self.allowed.raised_mss);
+        let judged = flow.newest_first().map(|(_, conn)| said_it(bytes, &s, flow, conn, side, allowed));
+        let wrong = judged.reduce(|newest, older| if older.is_ok() { older } else { newest });
+        if self.hostile.has_forged() || self.hostile.is_of_liar(&s) {
+            Ok(())
+        } else {
+            wrong.unwrap_or(Ok(()))
+        }
     }
 
     /// A packet is delivered to a host.
@@ -398,51 +445,6 @@ impl Observer {
         }
         self.truth.host_was_shown(&s);
         Ok(())
-    }
-
-    /// Why the connection of this client ISN between these ends need not have survived; `None`: it
-    /// must have.
-    #[must_use]
-    pub fn excuse_of(&self, key: FlowKey, isn: Option<u32>) -> Option<&'static str> {
-        let flow = self.truth.flows.get(&key)?;
-        let has = |c: &&Conn| isn.is_none() || c.sides.iter().flatten().any(|s| Some(s.isn.0) == isn);
-        flow.conns
-            .iter()
-            .filter(has)
-            .find_map(|c| c.excuse.or(if c.abandoned { Some("a gateway abandoned it") } else { None }))
-    }
-
-    /// One line a flow, for the report of a run that does not end.
-    #[must_use]
-    pub fn summary(&self) -> String {
-        let mut out = String::new();
-        for (key, flow) in &self.truth.flows {
-            for c in &flow.conns {
-                let side = |i: usize| {
-                    c.sides[i].as_ref().map_or("-".to_string(), |s| {
-                        let acked = c.sides[1 - i].as_ref().and_then(|o| o.acked).map(|a| s.offset(a));
-                        format!(
-                            "isn {} sent {} acked by the other host {acked:?} fin {:?} rst {}",
-                            s.isn.0,
-                            s.offset(s.snd_max),
-                            s.fin_at.map(|f| s.offset(f)),
-                            s.reset
-                        )
-                    })
-                };
-                out += &format!(
-                    "  {}.{}: {}\n  {}.{}: {}  excuse {:?}\n",
-                    key.0.0,
-                    key.0.1,
-                    side(0),
-                    key.1.0,
-                    key.1.1,
-                    side(1),
-                    c.excuse
-                );
-            }
-        }
-        out
     }
 
     /// A packet as text, with relative numbers.

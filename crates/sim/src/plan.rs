@@ -11,6 +11,8 @@ use farlink_gateway::Config;
 use farlink_gateway::config::{Action, FlowControl, Notice, Pinned};
 use farlink_wire::{Duration, Instant};
 
+use crate::change::Change;
+use crate::changing::{self, Changing};
 use crate::interference::{Interference, Towards};
 use crate::rng::Rng;
 use crate::traffic::{Connection, HostConfig};
@@ -40,11 +42,24 @@ pub enum Mode {
     /// Hosts that lie, and senders in others' names, beside honest connections: runs of their own,
     /// [`crate::hostile`].
     Hostile,
+    /// The trouble of one of the first four, and beside it configurations, actions, clocks and
+    /// sequence numbers that change ([`crate::changing`]).
+    Changing,
+    /// One connection that carries more than 2^31 bytes, over a fast path and with moving routes.
+    Long,
 }
 
 impl Mode {
-    /// The modes of a [`SimPlan`].
+    /// The modes of a [`SimPlan`] whose runs are short, and that others have their trouble from.
     pub const ALL: [Self; 4] = [Self::Mixed, Self::RouteFlap, Self::Clean, Self::Custody];
+    /// All others.
+    pub const OTHERS: [Self; 3] = [Self::Hostile, Self::Changing, Self::Long];
+
+    /// The names of all of them.
+    #[must_use]
+    pub fn names() -> String {
+        Self::ALL.iter().chain(&Self::OTHERS).map(|mode| mode.name()).collect::<Vec<_>>().join(", ")
+    }
 
     /// Its name on the command line.
     #[must_use]
@@ -55,6 +70,8 @@ impl Mode {
             Self::Clean => "clean",
             Self::Custody => "custody",
             Self::Hostile => "hostile",
+            Self::Changing => "changing",
+            Self::Long => "long",
         }
     }
 
@@ -67,9 +84,10 @@ impl Mode {
 impl std::str::FromStr for Mode {
     type Err = String;
     fn from_str(s: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().chain([Self::Hostile]).find(|m| m.name() == s).ok_or_else(|| {
-            format!("unknown mode {s:?}; known are mixed, route-flap, clean, custody, hostile")
-        })
+        let all = Self::ALL.into_iter().chain(Self::OTHERS);
+        all.into_iter()
+            .find(|m| m.name() == s)
+            .ok_or_else(|| format!("unknown mode {s:?}; known are {}", Self::names()))
     }
 }
 
@@ -168,6 +186,26 @@ pub enum FaultPlan {
         /// Until the next one starts.
         restart_after: Duration,
     },
+    /// A gateway is given another configuration.
+    Reload {
+        /// Gateway, from 0.
+        gateway: usize,
+        /// When.
+        at: Instant,
+        /// What that says otherwise.
+        changes: Vec<Change>,
+    },
+    /// A gateway's process is stopped, or its machine: it reads nothing, and no timer runs.
+    Standstill {
+        /// Gateway, from 0.
+        gateway: usize,
+        /// From when.
+        at: Instant,
+        /// For how long.
+        lasts: Duration,
+        /// So many packets wait for it; the others are lost.
+        keeps: usize,
+    },
 }
 
 /// A whole run.
@@ -189,6 +227,8 @@ pub struct SimPlan {
     pub connections: Vec<Connection>,
     /// The faults.
     pub faults: Vec<FaultPlan>,
+    /// What mode `changing` has beside that.
+    pub changing: Changing,
 }
 
 fn lan(rng: &mut Rng) -> ChannelConfig {
@@ -278,8 +318,12 @@ impl SimPlan {
     /// or each with its own.
     #[must_use]
     pub fn from_seed(seed: u64, mode: Mode, policy: Option<FlowControl>) -> Self {
+        if mode == Mode::Long {
+            return crate::long::plan(seed, policy);
+        }
+        let (asked, mode) = (mode, Changing::trouble(seed, mode));
         let mut rng = Rng::new(seed, "topology");
-        let least = u64::from(matches!(mode, Mode::RouteFlap | Mode::Custody));
+        let least = u64::from(matches!(mode, Mode::RouteFlap | Mode::Custody) || asked == Mode::Changing);
         let gateways = rng.pick(&[0, 1, 1, 2, 2, 2, 2, 3]).max(least) as usize;
         let hard = |rng: &mut Rng, i: usize| match gateways {
             0 => true,
@@ -325,7 +369,19 @@ impl SimPlan {
         }
         let mut rng = Rng::new(seed, "faults");
         let faults = crate::workload::faults(&mut rng, mode, gateways.len());
-        Self { seed, mode, policy, hosts, gaps, gateways, connections, faults }
+        let changing = Changing::default();
+        let mut plan =
+            Self { seed, mode: asked, policy, hosts, gaps, gateways, connections, faults, changing };
+        if asked == Mode::Changing {
+            changing::add(&mut plan, mode);
+        }
+        plan
+    }
+
+    /// The mode that its traffic and its faults are those of.
+    #[must_use]
+    pub fn trouble(&self) -> Mode {
+        self.changing.trouble.unwrap_or(self.mode)
     }
 }
 

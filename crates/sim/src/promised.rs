@@ -21,6 +21,8 @@ const TOLD_OVER_AFTER: Duration = Duration::from_secs(20);
 #[derive(Clone, Copy, Debug)]
 pub struct InCustody {
     notice: Notice,
+    /// It is so at any time, and for everybody.
+    pub is_sure: bool,
     /// Since when one of its links is away.
     away_since: Option<Instant>,
     /// Since when one was, and until when.
@@ -33,7 +35,13 @@ impl InCustody {
     /// All of its links are there.
     #[must_use]
     pub fn new(notice: Notice) -> Self {
-        Self { notice, away_since: None, was_away: None, first_away: None }
+        Self { notice, is_sure: true, away_since: None, was_away: None, first_away: None }
+    }
+
+    /// The same of a gateway that promises something to some, or at times.
+    #[must_use]
+    pub fn at_times(notice: Notice) -> Self {
+        Self { is_sure: false, ..Self::new(notice) }
     }
 
     /// One of its links is silent or down, as far as it knows, or none is.

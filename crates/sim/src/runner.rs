@@ -82,7 +82,7 @@ pub fn describe_seed(seed: u64, mode: Mode, policy: Option<FlowControl>) -> Stri
 
 /// How long a run goes on after its end: what was sent last may wait for a gap that is away.
 fn settle(plan: &SimPlan) -> Duration {
-    let outages = plan.faults.iter().filter(|_| plan.mode == Mode::Custody);
+    let outages = plan.faults.iter().filter(|_| plan.trouble() == Mode::Custody);
     let longest =
         outages.filter_map(|f| if let FaultPlan::Outage { lasts, .. } = f { Some(*lasts) } else { None });
     SETTLE + longest.max().unwrap_or_default()
@@ -92,7 +92,7 @@ fn settle(plan: &SimPlan) -> Duration {
 #[must_use]
 pub fn run_plan(plan: &SimPlan, trace: Trace) -> Traced {
     let mut world = build(plan, trace);
-    let limit = if plan.mode == Mode::Custody { TIME_LIMIT_CUSTODY } else { TIME_LIMIT };
+    let limit = if plan.trouble() == Mode::Custody { TIME_LIMIT_CUSTODY } else { TIME_LIMIT };
     let finished = world.run(settle(plan), Instant::ZERO + limit, PACKETS_MAX);
     let ends = world.ends();
     let failure = world.failure.clone().or_else(|| {

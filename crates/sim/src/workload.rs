@@ -141,7 +141,7 @@ fn outage(rng: &mut Rng, gateways: usize, before_ms: u64, most_ms: u64) -> Fault
 pub(crate) fn faults(rng: &mut Rng, mode: Mode, gateways: usize) -> Vec<FaultPlan> {
     let mut faults = Vec::new();
     match mode {
-        Mode::Clean | Mode::Hostile => {}
+        Mode::Clean | Mode::Hostile | Mode::Changing | Mode::Long => {}
         Mode::RouteFlap => {
             let period = rng.millis(20, 3_000);
             let gateway = rng.range(0, gateways as u64) as usize;

@@ -2,10 +2,12 @@
 //! observer.
 
 mod faults;
+mod forward;
+mod jumps;
 mod stalls;
 
 use farlink_channel::{Carried, Channel, ChannelConfig, Medium, Stats};
-use farlink_wire::{Duration, Instant, Offload, icmp, supersegment};
+use farlink_wire::{Duration, Instant, Offload, supersegment};
 
 use crate::app::End;
 use crate::fault::Fault;
@@ -13,10 +15,12 @@ use crate::gro::Merged;
 use crate::interference::{Interference, Towards};
 use crate::linux::flood::echo_reply;
 use crate::meter::Meter;
-use crate::node::{GatewayNode, Kind, Node, Port, host_of, is_diverted, offload_is_sane, router_address};
+use crate::node::{GatewayNode, Kind, Node, Port, is_diverted, offload_is_sane, router_address};
 use crate::observer::{Allowances, Observer};
-use crate::packet::{SimPacket, hash, hop, may_be_cut, router_accepts, tcp};
+use crate::packet::{SimPacket, hash, hop, router_accepts, tcp};
 use crate::trace::Trace;
+use forward::parse_dst;
+use jumps::Jumping;
 use stalls::Stalled;
 pub use stalls::Stalls;
 
@@ -64,6 +68,8 @@ pub struct World {
     node_due: Vec<Option<Instant>>,
     /// Those that stand still at times.
     stalled: std::collections::BTreeMap<usize, Stalled>,
+    /// A connection whose streams go on round the gateways.
+    jumping: Option<Jumping>,
     seed: u64,
     /// Sees everything.
     pub observer: Observer,
@@ -90,6 +96,7 @@ impl World {
             faults: std::collections::VecDeque::new(),
             node_due: Vec::new(),
             stalled: std::collections::BTreeMap::new(),
+            jumping: None,
             seed,
             observer: Observer::new(allowed),
             trace,
@@ -456,7 +463,11 @@ impl World {
         let is_away = gateway.link_states().any(|(_, said)| said.is_away());
         self.observer.note_links(node, gateway.knows_of_outage());
         self.observer.gateway_in(node, &m.bytes, &m.offload, (m.damaged, is_away));
-        g.handle_packet(now, &n.ports, &n.routes, m.port, &m.bytes, m.offload);
+        let mut bytes = m.bytes;
+        if let Some(jumping) = &self.jumping {
+            jumping.enter(&mut bytes, &m.offload);
+        }
+        g.handle_packet(now, &n.ports, &n.routes, m.port, &bytes, m.offload);
         self.ship(node);
     }
 
@@ -533,6 +544,7 @@ impl World {
                 self.fail(node, format!("drained, and {left} records of custody are left"));
             }
             if abandoned > 0 {
+                self.in_hosts_numbers(&mut records);
                 self.observer.excuse(&records, "a bounded drain gave it up");
             }
             self.observer.gateway_started(node, &[]);
@@ -542,7 +554,7 @@ impl World {
 
     fn check_memory(&mut self, node: usize) {
         let Some(g) = self.gateway(node) else { return };
-        let limit = g.config.limits.pool_bytes;
+        let limit = g.pool_bytes_most();
         let used = g.gateway.as_mut().map_or(0, |g| g.pool().used_bytes());
         if used > limit + POOL_SLACK_BYTES {
             self.fail(node, format!("{used} bytes of buffers in use, {limit} allowed"));
@@ -585,7 +597,10 @@ impl World {
         self.note_links(node);
         let Some(g) = self.gateway(node) else { return };
         let outbox = std::mem::take(&mut g.outbox);
-        for o in outbox {
+        for mut o in outbox {
+            if !self.leave_in_hosts_numbers(&mut o) {
+                continue;
+            }
             if !offload_is_sane(&o.bytes, &o.offload) {
                 self.fail(node, format!("an offload that the kernel drops: {:?}", o.offload));
                 return;
@@ -619,82 +634,4 @@ impl World {
             self.forward(node, bytes, damaged);
         }
     }
-
-    fn mtu_towards(&self, node: usize, bytes: &[u8]) -> Option<u32> {
-        let n = &self.nodes[node];
-        let port = *n.routes.get(parse_dst(bytes)?)?;
-        Some(n.ports.get(port)?.mtu_at(self.now))
-    }
-
-    /// Plain forwarding by destination.
-    fn forward(&mut self, node: usize, bytes: Vec<u8>, corrupted: bool) {
-        let n = &self.nodes[node];
-        let port = match (parse_dst(&bytes), &n.kind) {
-            (Some(host), _) => n.routes.get(host).copied(),
-            // What a host sends to a router goes to the one next to it.
-            (None, Kind::Host(..)) => Some(0),
-            (None, _) => None,
-        };
-        let Some(port) = port.and_then(|p| n.ports.get(p)) else { return };
-        if bytes.len() as u32 > port.mtu_at(self.now) {
-            let port = *port;
-            self.too_big(node, &bytes, port);
-            return;
-        }
-        let wire = port.wire;
-        self.nodes[node].kind.note_sent(wire, bytes.len());
-        self.push(wire, SimPacket { bytes, corrupted });
-    }
-
-    fn too_big(&mut self, node: usize, bytes: &[u8], port: Port) {
-        let mtu = port.mtu_at(self.now);
-        if !may_be_cut(bytes) {
-            let from = router_address(node, bytes[0] >> 4 == 6);
-            let mut error = Vec::new();
-            if !port.is_silent && icmp::build_packet_too_big(bytes, from, mtu, &mut error).is_ok() {
-                self.forward(node, error, false);
-            }
-            return;
-        }
-        let mut pieces = Vec::new();
-        let _ = farlink_wire::fragment::fragment(bytes, mtu as usize, 0, &mut |p| pieces.push(p.to_vec()));
-        self.router_fragments += pieces.len() as u64;
-        for p in pieces {
-            self.push(port.wire, SimPacket::new(p));
-        }
-    }
-
-    fn push(&mut self, wire: usize, packet: SimPacket) {
-        self.packets += 1;
-        self.trace.hash(self.now, wire, &packet.bytes);
-        let w = &mut self.wires[wire];
-        if let Some(meter) = &mut w.meter {
-            meter.count(self.now, &packet.bytes);
-            if self.observer.hostile.is_packet_of_liar(&packet.bytes) {
-                meter.hostile_bytes += packet.bytes.len() as u64;
-            } else if self.observer.hostile.is_packet_forged(&packet.bytes) {
-                meter.forged_bytes += packet.bytes.len() as u64;
-            }
-        }
-        w.channel.push(self.now, packet);
-        w.due = w.channel.poll_timeout();
-        debug_assert!(w.from < self.nodes.len());
-    }
-}
-
-/// Number of the host that a packet is for.
-fn parse_dst(bytes: &[u8]) -> Option<usize> {
-    use std::net::{Ipv4Addr, Ipv6Addr};
-    let address = match bytes.first()? >> 4 {
-        4 => {
-            let a: [u8; 4] = bytes.get(16..20)?.try_into().ok()?;
-            Ipv4Addr::from(a).into()
-        }
-        6 => {
-            let a: [u8; 16] = bytes.get(24..40)?.try_into().ok()?;
-            Ipv6Addr::from(a).into()
-        }
-        _ => return None,
-    };
-    host_of(address)
 }

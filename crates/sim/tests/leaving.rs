@@ -3,6 +3,7 @@
 use farlink_channel::ChannelConfig;
 use farlink_gateway::config::{Config, Pinned};
 use farlink_sim::build::build;
+use farlink_sim::changing::Changing;
 use farlink_sim::plan::{FaultPlan, Gap, GatewayPlan, HostPlan, Mode, SimPlan, Way};
 use farlink_sim::trace::Trace;
 use farlink_sim::traffic::{Close, Congestion, Connection, HostConfig, Side};
@@ -78,6 +79,7 @@ fn plan(case: &Case) -> SimPlan {
         gateways: (0..case.gateways).map(gateway).collect(),
         connections: vec![connection],
         faults: faults.into_iter().collect(),
+        changing: Changing::default(),
     }
 }
 

@@ -5,6 +5,7 @@ use farlink_channel::ChannelConfig;
 use farlink_gateway::config::Config;
 use farlink_gateway::{Found, Gateway};
 use farlink_sim::build::build;
+use farlink_sim::changing::Changing;
 use farlink_sim::fault::Fault;
 use farlink_sim::plan::{Gap, GatewayPlan, HostPlan, Mode, SimPlan};
 use farlink_sim::trace::Trace;
@@ -66,6 +67,7 @@ fn plan(us: u64, sizes: &[u64], starts: [u64; 3]) -> SimPlan {
         gateways: (0..2).map(gateway).collect(),
         connections: (0..).zip(sizes.iter().copied().zip(starts)).map(transfer).collect(),
         faults: Vec::new(),
+        changing: Changing::default(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! A few hundred seeds of each mode. `farlink sim faults` runs as many as you like.
 
 use farlink_gateway::config::{FlowControl, Pinned};
-use farlink_sim::plan::{Mode, SimPlan};
+use farlink_sim::plan::{FaultPlan, Mode, SimPlan};
 use farlink_sim::runner::{run_plan, run_seed, run_seeds};
 use farlink_sim::trace::Trace;
 
@@ -36,6 +36,39 @@ fn a_question_of_a_gateway_promises_no_host_anything() {
 #[test]
 fn gateways_that_promise_nothing() {
     pass(Mode::Custody, None, 0..60);
+}
+
+/// Configurations, actions, clocks and sequence numbers change while connections are open.
+#[test]
+fn all_that_changes() {
+    pass(Mode::Changing, None, 0..100);
+}
+
+/// Beside what changes a seed means what it means in the mode that it has its trouble from, and
+/// each kind of change happens in many seeds.
+#[test]
+fn what_changes_comes_beside_the_rest() {
+    let mut happens = [0; 6];
+    for seed in 0..1_000 {
+        let plan = SimPlan::from_seed(seed, Mode::Changing, None);
+        let usual = SimPlan::from_seed(seed, plan.trouble(), None);
+        let has = |of: fn(&FaultPlan) -> bool| plan.faults.iter().any(of);
+        let is_new = |f: &&FaultPlan| matches!(f, FaultPlan::Reload { .. } | FaultPlan::Standstill { .. });
+        let old = plan.faults.iter().filter(|f| !is_new(f)).count();
+        let is_same = usual.gateways.len() == plan.gateways.len();
+        assert!(!is_same || old == usual.faults.len(), "seed {seed}");
+        assert_eq!(plan.hosts.len(), usual.hosts.len(), "seed {seed}");
+        let kinds = [
+            has(|f| matches!(f, FaultPlan::Reload { .. })),
+            plan.changing.notices.iter().any(Option::is_some),
+            has(|f| matches!(f, FaultPlan::Standstill { .. })),
+            plan.changing.rate_in.iter().any(Option::is_some),
+            plan.changing.oversize.iter().any(Option::is_some) && plan.changing.talk.is_some(),
+            plan.changing.jump.is_some_and(|j| u64::from(j.step_bytes) * u64::from(j.steps) > 1 << 31),
+        ];
+        std::iter::zip(&mut happens, kinds).for_each(|(n, does)| *n += u32::from(does));
+    }
+    assert!(happens.iter().all(|n| *n >= 30), "{happens:?} of 1,000 seeds");
 }
 
 #[test]

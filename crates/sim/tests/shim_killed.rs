@@ -4,6 +4,7 @@
 use farlink_channel::ChannelConfig;
 use farlink_gateway::config::{Action, Config, Notice, Pinned};
 use farlink_sim::build::build;
+use farlink_sim::changing::Changing;
 use farlink_sim::plan::{FaultPlan, Gap, GatewayPlan, HostPlan, Mode, SimPlan};
 use farlink_sim::trace::Trace;
 use farlink_sim::traffic::{Close, Congestion, Connection, HostConfig, Side};
@@ -67,6 +68,7 @@ fn plan(upload: bool) -> SimPlan {
         gateways: (0..2).map(gateway).collect(),
         connections: vec![connection],
         faults: vec![kill],
+        changing: Changing::default(),
     }
 }
 

@@ -15,6 +15,7 @@ pub mod day;
 pub mod liar;
 mod lies;
 pub mod plan;
+pub mod planted;
 pub mod run;
 pub mod spoofer;
 pub mod work;

@@ -64,8 +64,8 @@ pub(super) struct Bed {
     pub(super) world: World,
     pub(super) play: Rc<Play>,
     /// Node and port of both ends of the link.
-    link: [(usize, usize); 2],
-    gateways: Vec<usize>,
+    pub(super) link: [(usize, usize); 2],
+    pub(super) gateways: Vec<usize>,
 }
 
 /// What one run came to.

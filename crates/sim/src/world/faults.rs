@@ -5,6 +5,16 @@ use crate::fault::Fault;
 
 impl World {
     pub(super) fn inject(&mut self, fault: Fault) {
+        // Who is told something while he stands still hears it later.
+        let told = match &fault {
+            Fault::LinkState { node, .. } | Fault::Drain { node, .. } | Fault::Reload { node, .. } => {
+                Some(*node)
+            }
+            _ => None,
+        };
+        if let Some(until) = told.and_then(|node| self.stands_until(node)) {
+            return self.add_faults([(until, fault)]);
+        }
         self.trace.note(self.now, || format!("{fault:?}"));
         let now = self.now;
         match fault {
@@ -28,10 +38,17 @@ impl World {
                 }
             }
             Fault::Kill { node, restart_after } => {
-                let records = self.gateway(node).map(|g| g.kill(now + restart_after)).unwrap_or_default();
+                self.end_standstill(node);
+                let mut records = self.gateway(node).map(|g| g.kill(now + restart_after)).unwrap_or_default();
+                self.in_hosts_numbers(&mut records);
                 self.observer.excuse(&records, "a gateway was killed while it held custody of it");
                 self.observer.gateway_started(node, &[]);
             }
+            Fault::Reload { node, changes } => self.with_gateway(node, |g, ports, routes| {
+                g.reconfigure(now, ports, routes, &changes);
+            }),
+            Fault::Standstill { node, lasts, keeps } => self.stand_still(node, now + lasts, keeps),
+            Fault::Jump => return self.step_of_jump(),
         }
         self.wake_all();
     }

@@ -20,10 +20,23 @@ pub struct Stalls {
     pub seed: u64,
 }
 
-/// One that stands still at times, and what has come in meanwhile.
+/// One that stands still at times, or once, and what has come in meanwhile.
 pub(super) struct Stalled {
     when: Stalls,
+    /// Until when it does so once, and how many packets wait for it.
+    once: Option<(Instant, usize)>,
     waiting: VecDeque<(usize, SimPacket)>,
+}
+
+impl Stalled {
+    fn until(&self, now: Instant) -> Option<Instant> {
+        let once = self.once.map(|(until, _)| until).filter(|until| *until > now);
+        once.max(self.when.until(now))
+    }
+
+    fn keeps(&self) -> usize {
+        self.once.map_or(usize::MAX, |(_, keeps)| keeps)
+    }
 }
 
 impl Stalls {
@@ -45,7 +58,32 @@ impl Stalls {
 impl World {
     /// This node stands still at times.
     pub fn stall(&mut self, node: usize, when: Stalls) {
-        self.stalled.insert(node, Stalled { when, waiting: VecDeque::new() });
+        self.stalled.insert(node, Stalled { when, once: None, waiting: VecDeque::new() });
+    }
+
+    /// It stands still until then, once. So many packets wait for it; what comes beyond them is
+    /// lost.
+    pub(super) fn stand_still(&mut self, node: usize, until: Instant, keeps: usize) {
+        let never = Stalls { length: Duration::ZERO, share: 0.0, seed: 0 };
+        let stalled = self.stalled.entry(node).or_insert_with(|| Stalled {
+            when: never,
+            once: None,
+            waiting: VecDeque::new(),
+        });
+        let until = stalled.once.map_or(until, |(before, _)| before.max(until));
+        stalled.once = Some((until, keeps));
+    }
+
+    /// Until when a node stands still.
+    pub(super) fn stands_until(&self, node: usize) -> Option<Instant> {
+        self.stalled.get(&node).and_then(|stalled| stalled.until(self.now))
+    }
+
+    /// Its process is gone, and so is what waited for it.
+    pub(super) fn end_standstill(&mut self, node: usize) {
+        if self.stalled.get(&node).is_some_and(|stalled| stalled.once.is_some()) {
+            self.stalled.remove(&node);
+        }
     }
 
     /// A packet that comes to a node that stands still waits. Returned: one that does not.
@@ -53,9 +91,11 @@ impl World {
         let now = self.now;
         let Some(stalled) = self.stalled.get_mut(&node) else { return Some(packet) };
         // What came before it is to be read first.
-        let until = stalled.when.until(now).or((!stalled.waiting.is_empty()).then_some(now));
+        let until = stalled.until(now).or((!stalled.waiting.is_empty()).then_some(now));
         let Some(until) = until else { return Some(packet) };
-        stalled.waiting.push_back((port, packet));
+        if stalled.waiting.len() < stalled.keeps() {
+            stalled.waiting.push_back((port, packet));
+        }
         self.node_due[node] = Some(self.node_due[node].map_or(until, |due| due.max(now).min(until)));
         None
     }
@@ -64,11 +104,14 @@ impl World {
     pub(super) fn stands_still(&mut self, node: usize) -> bool {
         let now = self.now;
         let Some(stalled) = self.stalled.get_mut(&node) else { return false };
-        if let Some(until) = stalled.when.until(now) {
+        if let Some(until) = stalled.until(now) {
             self.node_due[node] = Some(until);
             return true;
         }
         let waiting = core::mem::take(&mut stalled.waiting);
+        if stalled.once.take().is_some() && stalled.when.share <= 0.0 {
+            self.stalled.remove(&node);
+        }
         if let Kind::Gateway(g) = &mut self.nodes[node].kind
             && let Some(gateway) = &mut g.gateway
         {
