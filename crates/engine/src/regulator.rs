@@ -4,6 +4,7 @@
 use farlink_wire::{Duration, Instant, SeqNum};
 
 use crate::bookmark::{Bookmark, bookmarks};
+use crate::peer::TOLD_WINDOW_MAX;
 
 /// What a relay may hold for want of better knowledge counts for an upstream round trip of at least
 /// this: the gateway's own timers and batches.
@@ -180,7 +181,10 @@ impl ReadRate {
         // Cut on losses, which on the leg to a host mean congestion.
         let supply = bytes_in(rate, ahead) / if look.losing { 2 } else { 1 };
         let supply = supply + u64::from(LEAST_SEGMENTS * look.segment);
-        Some(u32::try_from(supply.saturating_sub(look.queued.into())).unwrap_or(u32::MAX))
+        let beyond = u32::try_from(supply.saturating_sub(look.queued.into())).unwrap_or(u32::MAX);
+        // What is told has room for so much, and what lies further ahead could not be told from
+        // what lies behind.
+        Some(beyond.min(TOLD_WINDOW_MAX))
     }
 }
 
@@ -344,6 +348,19 @@ mod tests {
         assert_eq!(d.soft_window(&taken(1100)), Some(15_625 + 2_000 - 1_500), "a quarter more is tried");
         (1200..=2000u32).step_by(100).for_each(|ms| d.update(&taken(ms)));
         assert_eq!((d.limit(&l), d.soft_window(&l)), (1_000_000, None), "it does not limit");
+    }
+
+    /// A stream went on by 45 MB at once, and its soft window ended 1.2 GB ahead of it.
+    #[test]
+    fn no_soft_window_is_larger_than_can_be_told() {
+        let mut d = ReadRate::default();
+        let mut l = Look { queued: 300_000, ..look(0) };
+        for ms in (0..=1000u32).step_by(50) {
+            l.now = Instant::ZERO + MS * ms;
+            l.delivered = u64::from(ms) * 45_000_000;
+            d.update(&l);
+        }
+        assert_eq!(d.soft_window(&Look { queued: 10_000, ..l }), Some(TOLD_WINDOW_MAX));
     }
 
     #[test]

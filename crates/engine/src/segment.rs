@@ -15,7 +15,7 @@ use crate::leg::Leg;
 use crate::link::PairId;
 use crate::oversize::SAFE_PACKET_BYTES;
 use crate::pair::stamp;
-use crate::peer::{Advert, Arrived, Capability, Hello, Message, Peer};
+use crate::peer::{Advert, Arrived, Capability, Hello, Message, Peer, TOLD_WINDOW_MAX};
 use crate::promise::Promise;
 use crate::ready::{Turn, Wants, What};
 use crate::relay::Relay;
@@ -222,7 +222,7 @@ impl Split<'_> {
         let look = self.look(cx, to)?;
         // Counted from the acknowledgement, which may lag behind what is here.
         let ahead = relay.rcv_nxt().diff(ack).max(0).unsigned_abs();
-        relay.read_rate.soft_window(&look).map(|w| w.saturating_add(ahead))
+        relay.read_rate.soft_window(&look).map(|w| w.saturating_add(ahead).min(TOLD_WINDOW_MAX))
     }
 
     /// Window field and, for a peer gateway, the window in bytes.

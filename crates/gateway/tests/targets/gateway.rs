@@ -1,5 +1,5 @@
-//! A whole gateway between hostile hosts: a script of bytes says what they send, how time passes,
-//! what the links and the operator do. What must hold is checked at each step; that nothing is left
+//! A whole gateway between hostile hosts: a script of bytes says what they send, how time passes or
+//! leaps, what the links and the operator do. What must hold is checked at each step; that nothing is left
 //! behind, at the end.
 
 use farlink_gateway::cc;
@@ -11,7 +11,8 @@ use farlink_gateway::{Gateway, IfaceId, Record};
 use farlink_wire::shim::SHIM_PROTOCOL;
 use farlink_wire::{Duration, Instant, LARGE_BLOCK_BYTES, Offload, PacketBuf, SMALL_BLOCK_BYTES, fragment};
 
-use super::hosts::{Packet, Pair, REFUSED_PORT, address};
+use super::changes::{Named, SETTINGS, change};
+use super::hosts::{Packet, Pair, REFUSED_PORT, address, datagram};
 use super::source::Source;
 use super::truth::Truth;
 use super::world::World;
@@ -44,6 +45,10 @@ struct Bed {
     links_down: [bool; 2],
     /// The hosts repeat what they have: a packet to be handed in again.
     last: Option<(IfaceId, Packet)>,
+    /// An interface that the configuration does not name for now.
+    without: Option<IfaceId>,
+    /// The most bytes of buffers that have been allowed since the start.
+    pool_bytes_most: usize,
 }
 
 /// Plays a script: to a gateway that splits, and to one that promises nothing. What that one tells
@@ -154,11 +159,14 @@ impl Bed {
         let world = World { mtu_bytes: 1500, no_route: false, out: Vec::new(), journal: Default::default() };
         let mut truth = Truth::default();
         truth.mtu_max_bytes = 9000;
-        truth.custody = if let Action::Custody(notice) = action { Some(notice) } else { None };
+        truth.promises_nothing = action.custody().is_some();
+        truth.tells_iacks = action.custody() == Some(Notice::Iack);
         let mut pairs: Vec<Pair> = (0..4).map(|p| Pair::new(false, p)).collect();
         pairs.extend((0..4).map(|p| Pair::new(true, p)));
         Self {
             gateway: Gateway::new(config.clone()),
+            pool_bytes_most: config.limits.pool_bytes,
+            without: None,
             config,
             world,
             truth,
@@ -350,9 +358,73 @@ impl Bed {
                 self.gateway.abandon_all(self.now, &mut self.world);
             }
             8 => self.restart(choice & 0x10 != 0),
+            9 => self.reload(from),
+            10 => {
+                let (key, value) = SETTINGS[usize::from(choice >> 4)];
+                self.may_promise(key.contains("action"));
+                let _ = self.gateway.set(self.now, key, value);
+            }
+            12 => self.jump(choice >> 4, from),
+            13 => self.leap(choice >> 4, from),
+            14 => self.datagrams(usize::from(choice >> 4 & 1), from),
             _ => {}
         }
         self.settle();
+    }
+
+    /// Another configuration.
+    fn reload(&mut self, from: &mut Source<'_>) {
+        match change(&mut self.config, from) {
+            Named::Same => {}
+            Named::All => self.without = None,
+            Named::Without(id) => self.without = Some(id),
+        }
+        self.may_promise(true);
+        self.pool_bytes_most = self.pool_bytes_most.max(self.config.limits.pool_bytes);
+        let mut config = self.config.clone();
+        config.interfaces.retain(|interface| Some(interface.id) != self.without);
+        let _ = self.gateway.reconfigure(self.now, config);
+    }
+
+    /// From now on it may promise something to some, and tell others of outages in any way.
+    fn may_promise(&mut self, it_may: bool) {
+        self.truth.promises_nothing &= !it_may;
+        self.truth.tells_iacks |= it_may;
+    }
+
+    /// What a host sends goes on round the gateway: by more than numbers can tell apart, or by less
+    /// than another connection would be away.
+    fn jump(&mut self, which: u8, from: &mut Source<'_>) {
+        let by = match from.u8() & 7 {
+            0 => from.u32(),
+            1 => (1 << 31) + 1_000_000,
+            _ => 60_000_000,
+        };
+        self.pairs[usize::from(which & 7)].jump(usize::from(which >> 3), by);
+    }
+
+    /// The process is stopped for a while, or the machine: no timer runs meanwhile.
+    fn leap(&mut self, how: u8, from: &mut Source<'_>) {
+        let n = u64::from(from.u8());
+        let by = match how & 3 {
+            0 => Duration::from_millis(n),
+            1 => Duration::from_millis(n * 100),
+            2 => Duration::from_secs(n * 10),
+            _ => Duration::from_secs(n * 600),
+        };
+        self.now += by;
+        if how & 4 == 0 {
+            self.gateway.wake(self.now);
+        }
+    }
+
+    /// What is no TCP, some of it at once.
+    fn datagrams(&mut self, side: usize, from: &mut Source<'_>) {
+        let (how, payload_bytes) = (from.u8(), from.below(1_400));
+        for n in 0..=how & 31 {
+            let p = datagram(how & 0x80 != 0, side, n, payload_bytes);
+            self.hand_in(side, p);
+        }
     }
 
     /// The process is killed, with what it holds; the next one resets what the journal names.
@@ -364,6 +436,7 @@ impl Bed {
         }
         self.world.journal.clear();
         self.gateway = Gateway::new(self.config.clone());
+        (self.without, self.pool_bytes_most) = (None, self.config.limits.pool_bytes);
         self.draining = false;
         self.links_down = [false; 2];
         if !records.is_empty() {
@@ -442,7 +515,9 @@ impl Bed {
         // Above the limit (and a quarter, for what is on its way) each relay may hold two of its
         // segments still: a super- segment's block, or small ones.
         let relay = (LARGE_BLOCK_BYTES + 2 * LARGE_BLOCK_BYTES / 3 + 3 * SMALL_BLOCK_BYTES) as u64;
-        let most = (l.pool_bytes + l.pool_bytes / 4) as u64 + status.reassembly_bytes + 2 * flows * relay;
+        let most = (self.pool_bytes_most + self.pool_bytes_most / 4) as u64
+            + status.reassembly_bytes
+            + 2 * flows * relay;
         assert!(e.pool_bytes <= most, "{} bytes of the pool, at most {most}: {e:?}", e.pool_bytes);
     }
 

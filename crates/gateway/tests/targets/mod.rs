@@ -2,6 +2,7 @@
 //! the random tests all call these.
 #![allow(dead_code)]
 
+pub mod changes;
 pub mod gateway;
 pub mod hosts;
 pub mod spans;

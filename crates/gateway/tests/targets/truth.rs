@@ -5,7 +5,6 @@
 use core::net::IpAddr;
 use std::collections::{BTreeMap, BTreeSet};
 
-use farlink_gateway::config::Notice;
 use farlink_wire::{
     Flags, IcmpKind, Instant, Offload, PacketBuf, Parsed, Pool, Reassembler, ReassemblyLimits, SeqNum,
     ShimProtocols, TcpSegment, ip, parse, parse_with, segment, verify_checksums,
@@ -61,8 +60,10 @@ pub struct Truth {
     cut: BTreeSet<(IpAddr, IpAddr, u32)>,
     /// Segments handed in with a wrong checksum, or in no state to be judged.
     damaged: BTreeSet<(u32, u16, Vec<u8>)>,
-    /// The gateway promises nothing, and tells this of outages.
-    pub custody: Option<Notice>,
+    /// The gateway promises nothing, to nobody.
+    pub promises_nothing: bool,
+    /// It may tell of outages in intermediate acknowledgements.
+    pub tells_iacks: bool,
     /// The gateway has given up custody, or was started with records: it may reset.
     pub may_reset: bool,
     /// It was started with records: it asks hosts for their numbers with the numbers in the
@@ -270,7 +271,7 @@ impl Truth {
     fn check_made(&mut self, bytes: &[u8], s: &TcpSegment, offload: &Offload) {
         let (src, dst) = key(s);
         assert!(self.said.contains_key(&(src, dst)), "a segment between hosts that have not spoken");
-        if self.custody == Some(Notice::Iack) && s.is_iack() {
+        if self.tells_iacks && s.is_iack() {
             // Of its numbers only the acknowledgement is of the connection.
             let came = self.said.get(&(dst, src)).is_some_and(|other| other.sent.run_before(s.ack.0) > 0);
             assert!(
@@ -321,7 +322,7 @@ impl Truth {
             let run = other.sent.run_before(s.ack.0);
             let from_a_word = said.acks.iter().any(|a| u64::from(s.ack.0.wrapping_sub(*a)) <= run);
             let is_own = said.acks.iter().any(|a| a.wrapping_sub(s.ack.0) < 1 << 31);
-            let promises = self.custody.is_some() && !is_own;
+            let promises = self.promises_nothing && !is_own;
             assert!(!promises || liars || self.asks, "acknowledges what the host has not: {what}");
             assert!(
                 from_a_word || liars || self.asks,
