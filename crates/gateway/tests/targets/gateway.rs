@@ -527,6 +527,10 @@ impl Bed {
         for iface in 0..2 {
             self.gateway.link_state(self.now, IfaceId(iface), true, &mut self.world);
         }
+        for key in ["link.hard.up", "link.hard.contact"] {
+            // There may be no link.
+            let _ = self.gateway.set(self.now, key, "true");
+        }
         self.settle();
         self.advance(END);
         let status = self.gateway.status();
