@@ -5,8 +5,8 @@ use core::net::IpAddr;
 use farlink_wire::shim::SHIM_PROTOCOL;
 use farlink_wire::xcp::{HeaderTime, XcpFields};
 use farlink_wire::{
-    ChecksumState, Duration, Gso, IcmpKind, Offload, Parsed, SegmentHeader, SeqNum, Shim, ShimProtocols,
-    checksum, finish_checksums, icmp, parse_with,
+    ChecksumState, Duration, Gso, IcmpKind, InnerTcp, Offload, Parsed, SegmentHeader, SeqNum, Shim,
+    ShimProtocols, checksum, finish_checksums, icmp, parse_with,
 };
 
 use super::network::Out;
@@ -28,7 +28,7 @@ impl Script {
         let (src, dst) = if from == Host::A { (self.a, self.b) } else { (self.b, self.a) };
         let (src_port, dst_port) = if from == Host::A { (port, PORT_B) } else { (PORT_B, port) };
         self.sent += 1;
-        let ack_isn = from.other().isn();
+        let ack_isn = self.origin(from.other(), port);
         let header = SegmentHeader {
             src,
             dst,
@@ -39,7 +39,7 @@ impl Script {
             flow_label: spec.field("label").unwrap_or(0),
             ip_id: self.sent as u16,
             dont_fragment: !spec.has_field("nodf") && !spec.has_field("frag"),
-            seq: SeqNum(spec.seq.wrapping_add(from.isn())),
+            seq: SeqNum(spec.seq.wrapping_add(self.origin(from, port))),
             ack: SeqNum(spec.ack.map_or(0, |a| a.wrapping_add(ack_isn))),
             flags: spec.flags,
             window: spec.win.unwrap_or(if spec.flags.rst() { 0 } else { WINDOW }),
@@ -134,13 +134,13 @@ impl Script {
 
     pub(super) fn read(&self, to: Host, p: &Out) -> Arrival {
         let from = to.other();
-        let relative = |n: SeqNum, of: Host| n.0.wrapping_sub(of.isn());
         let other = match parse_with(&p.bytes, ShimProtocols::USUAL) {
             Parsed::Tcp(s) => {
+                let port = if from == Host::A { s.src_port } else { s.dst_port };
+                let relative = |n: SeqNum, of: Host| n.0.wrapping_sub(self.origin(of, port));
                 let seq = relative(s.seq, from);
                 let payload = s.payload(&p.bytes).to_vec();
                 let first = seq.wrapping_add(u32::from(s.flags.syn()));
-                let port = if from == Host::A { s.src_port } else { s.dst_port };
                 return Arrival::Tcp(Box::new(Seen {
                     seq,
                     ack: if s.flags.ack() { relative(s.ack, to) } else { 0 },
@@ -159,7 +159,8 @@ impl Script {
                 }));
             }
             Parsed::Icmp(e) => {
-                let about = e.inner.map_or(0, |i| relative(i.seq, to));
+                let port = |i: &InnerTcp| if to == Host::A { i.src_port } else { i.dst_port };
+                let about = e.inner.map_or(0, |i| i.seq.0.wrapping_sub(self.origin(to, port(&i))));
                 match e.kind {
                     IcmpKind::FragmentationNeeded { mtu } | IcmpKind::PacketTooBig { mtu } => {
                         format!("icmp toobig {mtu} about {about}")

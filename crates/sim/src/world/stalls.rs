@@ -72,6 +72,11 @@ impl World {
         });
         let until = stalled.once.map_or(until, |(before, _)| before.max(until));
         stalled.once = Some((until, keeps));
+        let now = self.now;
+        // Until now its loop has got round.
+        if let Some(gateway) = self.gateway(node).and_then(|node| node.gateway.as_mut()) {
+            gateway.wake(now);
+        }
     }
 
     /// Until when a node stands still.
