@@ -507,8 +507,11 @@ impl Relay {
         if self.looked_at != part_of(here) {
             self.looked_at = part_of(here);
             self.end_far(here);
-            if !is_near(self.source_nxt, here) {
-                self.source_nxt = here;
+            // These two are places from which something counts: none is no answer.
+            for at in [&mut self.source_nxt, &mut self.push] {
+                if !is_near(*at, here) {
+                    *at = here;
+                }
             }
             to.end_far(here);
             marks.end_far(here);

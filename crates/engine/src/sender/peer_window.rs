@@ -3,6 +3,7 @@
 
 use farlink_wire::{Duration, Instant, SeqNum};
 
+use crate::bookmark::is_near;
 use crate::checked::{Checked, all_hold};
 use crate::due::{Deadline, Due, Earliest};
 
@@ -133,9 +134,13 @@ impl PeerWindow {
     /// before: segments of the host itself that went round it have higher sequence numbers than it
     /// has reached.
     pub fn update(&mut self, una: SeqNum, seq: SeqNum, ack: SeqNum, bytes: u64, kept: bool) -> bool {
+        // What is too far from the newest word to be compared with it is no older one: its number has
+        // been judged by now.
         let newer = !self.is_known()
             || ack.after_eq(una)
-                && (self.told_at.before(seq) || (self.told_at == seq && self.told_with_ack.before_eq(ack)));
+                && (!is_near(self.told_at, seq)
+                    || self.told_at.before(seq)
+                    || (self.told_at == seq && self.told_with_ack.before_eq(ack)));
         let before = self.edge;
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX >> 1).min(u32::MAX >> 1);
         if newer {

@@ -4,6 +4,8 @@
 #[path = "../script/mod.rs"]
 mod script;
 
+mod far;
+
 mod adverts;
 mod ahead;
 mod asked;
