@@ -60,7 +60,7 @@ use crate::error::{Error, Result};
 use crate::event_loop::{Interest, Poller, Ready, Signals, Waker};
 use crate::guard::{BumpGuard, Guard};
 use crate::heap::HeapKeeper;
-use crate::journal::Journal;
+use crate::journal::{self, Journal};
 use crate::netlink::{Link, Monitor, Socket};
 use crate::spread::Spreader;
 use crate::tun::{DEFAULT_QUEUE_PACKETS, ReadOutcome};
@@ -91,8 +91,6 @@ const TURNS_PUT_OFF_MAX: u32 = 16;
 const SIGNALS: u64 = u64::MAX;
 const NEWS: u64 = u64::MAX - 1;
 const WAKER: u64 = u64::MAX - 2;
-/// Flows that the journal has room for, unless the flow table is smaller.
-const JOURNAL_SLOTS_MAX: usize = 1 << 20;
 /// What the driver is told.
 #[derive(Clone, Debug)]
 pub struct DriverConfig {
@@ -247,7 +245,7 @@ impl Driver {
         let news = Arc::new(Waker::new()?);
         let Setup { ports, faces, maker, bump } = Setup::make(&config, Arc::clone(&news))?;
         let pulse = Arc::clone(&maker.pulse);
-        let slots = config.gateway.limits.flows_max.min(JOURNAL_SLOTS_MAX);
+        let slots = config.gateway.limits.flows_max.min(journal::SLOTS_MAX);
         let poller = Poller::new()?;
         let waker = Arc::new(Waker::new()?);
         let monitor = Monitor::open()?;

@@ -9,10 +9,15 @@
 //! taken beforehand, by a thread that may wait, and a record for which there is none is refused. A
 //! file that somebody cuts has its pages taken away from under us: the signal is caught, ordinary
 //! memory takes their place, and another file is begun.
+//!
+//! Others may be able to write where it stands. So what is read is a plain file of this user or of
+//! root, within the size that a journal has, and no link is followed. What is written is a new
+//! file, which takes the place of whatever has the name.
 
 use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -30,6 +35,10 @@ const NAME_BYTES: usize = 16;
 const NAMES_MAX: usize = 127;
 const HEADER_BYTES: usize = 2048;
 const PAGE_BYTES: usize = 4096;
+/// Flows that a journal has room for at most.
+pub const SLOTS_MAX: usize = 1 << 20;
+/// So long is the longest journal.
+const FILE_BYTES_MAX: u64 = (HEADER_BYTES + SLOTS_MAX * RECORD_BYTES).next_multiple_of(PAGE_BYTES) as u64;
 
 /// The mapped file.
 #[derive(Debug)]
@@ -71,7 +80,18 @@ impl Journal {
     /// can be read: then nothing can be reset, and hosts find out for themselves.
     #[must_use]
     pub fn replay(path: &Path, interfaces: &[(IfaceId, String)]) -> Vec<Record> {
-        let Ok(file) = File::open(path) else { return Vec::new() };
+        let file = match open_left(path) {
+            Ok(Some(file)) => file,
+            Ok(None) => return Vec::new(),
+            Err(error) => {
+                tracing::warn!(
+                    journal = %path.display(),
+                    %error,
+                    "nothing is read of what stands in the place of the journal: what the last run held, if it was killed, is not reset"
+                );
+                return Vec::new();
+            }
+        };
         let mut header = [0u8; HEADER_BYTES];
         if file.read_exact_at(&mut header, 0).is_err() || !header.starts_with(MAGIC) {
             return Vec::new();
@@ -109,18 +129,32 @@ impl Journal {
     /// Starts an empty journal for up to `slots` flows, in place of whatever stood there. Only
     /// touched pages cost memory.
     pub fn create(path: &Path, slots: usize, interfaces: &[(IfaceId, String)]) -> Result<Self> {
+        let new = new_name(path);
+        let made = Self::create_as(&new, path, slots.min(SLOTS_MAX), interfaces);
+        if made.is_err() {
+            // An old one would be read by the next run, as if it told of this one.
+            let _ = std::fs::remove_file(&new);
+            let _ = std::fs::remove_file(path);
+        }
+        made
+    }
+
+    /// The same under a name of its own, which is changed when it is complete.
+    fn create_as(new: &Path, path: &Path, slots: usize, interfaces: &[(IfaceId, String)]) -> Result<Self> {
         if let Some(directory) = path.parent() {
             std::fs::create_dir_all(directory).context(|| format!("creating {}", directory.display()))?;
         }
         let len = (HEADER_BYTES + slots * RECORD_BYTES).next_multiple_of(PAGE_BYTES);
+        // A run that was killed may have left one.
+        let _ = std::fs::remove_file(new);
+        // A new file: no link is followed, and nobody else has it open.
         let file = OpenOptions::new()
             .read(true)
             .write(true)
-            .create(true)
-            .truncate(true)
+            .create_new(true)
             .mode(0o600)
-            .open(path)
-            .context(|| format!("creating the journal {}", path.display()))?;
+            .open(new)
+            .context(|| format!("creating the journal {}", new.display()))?;
         file.set_len(len as u64).context(|| format!("sizing the journal {}", path.display()))?;
         // SAFETY: a fresh mapping of a file that only this process writes; its length is that of
         // the file.
@@ -158,6 +192,7 @@ impl Journal {
         let _ = journal.grow(SLOTS_AT_FIRST);
         interfaces.iter().for_each(|(id, name)| journal.call(*id, name));
         journal.bytes()[..MAGIC.len()].copy_from_slice(MAGIC);
+        std::fs::rename(new, path).context(|| format!("naming the journal {}", path.display()))?;
         Ok(journal)
     }
 
@@ -244,6 +279,43 @@ impl Journal {
         // exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.map.as_ptr(), self.len) }
     }
+}
+
+/// What a journal is called until it is complete.
+fn new_name(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    name.into()
+}
+
+/// What a predecessor left; `None`: nothing.
+///
+/// # Errors
+/// Something stands there that no predecessor has left.
+fn open_left(path: &Path) -> Result<Option<File>> {
+    let refused = |why: String| Err(Error::Refused(format!("{} {why}", path.display())));
+    // A FIFO without a writer is opened at once, and refused below.
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.raw_os_error() == Some(libc::ELOOP) => {
+            return refused("is a symbolic link".to_owned());
+        }
+        Err(error) => return Err(Error::os(format!("opening {}", path.display()), error)),
+    };
+    let is = file.metadata().context(|| format!("looking at {}", path.display()))?;
+    let own = rustix::process::geteuid().as_raw();
+    if !is.is_file() {
+        return refused("is no plain file".to_owned());
+    }
+    if ![own, 0].contains(&is.uid()) {
+        return refused(format!("belongs to user {}, not to {own} or root", is.uid()));
+    }
+    if is.len() > FILE_BYTES_MAX {
+        return refused(format!("has {} bytes, and a journal has {FILE_BYTES_MAX} at most", is.len()));
+    }
+    Ok(Some(file))
 }
 
 fn grow(room: &Room, slots: usize) -> std::io::Result<()> {
@@ -387,6 +459,63 @@ mod tests {
         assert!(!path.exists());
         std::fs::write(&path, b"FLJRNL01 but torn").unwrap();
         assert_eq!(Journal::replay(&path, &named(["lan", "sat"])), []);
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+
+    /// Somebody who may write there puts other things in the place of the journal.
+    #[test]
+    fn what_others_put_there_is_neither_read_nor_written() {
+        let directory = std::env::temp_dir().join(format!("flt-journal-others-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let (path, other) = (directory.join("journal"), directory.join("other"));
+        let mut journal = Journal::create(&other, 100, &[]).unwrap();
+        journal.put(3, Some(&record(1)));
+        drop(journal);
+        let held = std::fs::read(&other).unwrap();
+        assert_eq!(Journal::replay(&other, &[]).len(), 1);
+        let new = new_name(&path);
+        for link in [&path, &new] {
+            std::os::unix::fs::symlink(&other, link).unwrap();
+        }
+        assert_eq!(Journal::replay(&path, &[]), [], "a link is not followed");
+        drop(Journal::create(&path, 100, &[]).unwrap());
+        assert_eq!(std::fs::read(&other).unwrap(), held, "what it leads to is as before");
+        assert!(std::fs::symlink_metadata(&path).unwrap().is_file() && !new.exists());
+        // A FIFO that nobody writes to, and a directory, hold nobody up.
+        std::fs::remove_file(&path).unwrap();
+        let fifo = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+        // SAFETY: the name is a string that ends with a zero byte.
+        assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) }, 0);
+        assert_eq!(Journal::replay(&path, &[]), []);
+        drop(Journal::create(&path, 100, &[]).unwrap());
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        assert_eq!(Journal::replay(&path, &[]), []);
+        assert!(Journal::create(&path, 100, &[]).is_err());
+        // One that is far too long costs no time.
+        let sparse = File::options().write(true).open(&other).unwrap();
+        sparse.set_len(FILE_BYTES_MAX + 1).unwrap();
+        assert_eq!(Journal::replay(&other, &[]), []);
+        sparse.set_len(FILE_BYTES_MAX).unwrap();
+        assert_eq!(Journal::replay(&other, &[]).len(), 1);
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&other, Some(65534), None).unwrap();
+            assert_eq!(Journal::replay(&other, &[]), [], "a stranger's");
+        }
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+
+    /// There is no old one in place of one that could not be made: it would tell of another run.
+    #[test]
+    fn an_old_one_goes_where_none_can_be_made() {
+        let directory = std::env::temp_dir().join(format!("flt-journal-old-{}", std::process::id()));
+        let path = directory.join("journal");
+        let mut journal = Journal::create(&path, 100, &[]).unwrap();
+        journal.put(3, Some(&record(1)));
+        drop(journal);
+        std::fs::create_dir(new_name(&path)).unwrap();
+        assert!(Journal::create(&path, 100, &[]).is_err());
+        assert!(!path.exists());
         std::fs::remove_dir_all(directory).unwrap();
     }
 
