@@ -26,6 +26,7 @@ mod out;
 mod reload;
 #[cfg(feature = "lab")]
 mod report_cmd;
+mod restarts;
 mod run;
 #[cfg(feature = "lab")]
 mod scenario_args;

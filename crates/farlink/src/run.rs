@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use farlink_linux::divert::Method;
-use farlink_linux::driver::{By, Driver, DriverConfig, End, OwnPackets, Pulse};
-use farlink_linux::event_loop::Signals;
+use farlink_linux::driver::{By, Driver, DriverConfig, End, OwnPackets, Pulse, Troubles};
+use farlink_linux::event_loop::{Interest, Poller, Signals};
+use farlink_linux::listener::listen_at;
 use farlink_linux::memory::Memory;
 use farlink_linux::priority::{self, Priority, start_thread};
-use farlink_linux::{caps, watchdog};
+use farlink_linux::{caps, clock, watchdog};
 use sd_notify::NotifyState;
 use serde_json::Value;
 use tracing_subscriber::EnvFilter;
@@ -26,6 +27,7 @@ use crate::cli::RunArgs;
 use crate::config::{self, Quick, Settings};
 use crate::metrics;
 use crate::out::outln;
+use crate::restarts::Restarts;
 use crate::{log, reload};
 
 /// The command line or the configuration is wrong; nothing was started. As for clap's own errors.
@@ -169,11 +171,11 @@ fn serve(settings: Settings, configured: &(dyn Fn() -> Result<Settings> + Sync))
     if let Some(directory) = settings.journal.parent() {
         std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
     }
-    let may_bump = settings.divert.method != Method::Policy;
-    // While there is the privilege. Without it refusals are not announced; check says so.
-    let own_packets = may_bump.then(OwnPackets::open).and_then(Result::ok).map(Arc::new);
+    let restarts = Restarts::read(&settings.socket);
+    if is_ended_before(&restarts, &signals)? {
+        return Ok(End::Drained);
+    }
     priority::raise();
-    caps::keep_net_admin(may_bump)?;
     // A core would take its time to be written, while the devices stand and nobody reads from them;
     // and it would hold what the hosts say to each other.
     let is_watched = std::env::var_os("FARLINK_WATCHDOG").is_none_or(|v| v != "off");
@@ -184,14 +186,76 @@ fn serve(settings: Settings, configured: &(dyn Fn() -> Result<Settings> + Sync))
         }
         false => None,
     };
+    // What may be refused comes first, and the diversion last. Who watches has none of it open.
+    let asked = Server::listen(&settings.socket)?;
+    let scraped = settings.metrics_address.map(|address| (address, listen_at(address)));
+    let may_bump = settings.divert.method != Method::Policy;
+    // While there is the privilege. Without it refusals are not announced; check says so.
+    let own_packets = may_bump.then(OwnPackets::open).and_then(Result::ok).map(Arc::new);
+    caps::keep_net_admin(may_bump)?;
+    restarts.begin();
+    let troubles = Troubles::default();
     log::start_thread()?;
     let started = settings.clone();
+    let driver = Driver::start(DriverConfig {
+        heartbeat,
+        watchdog: is_watched,
+        own_packets,
+        troubles: troubles.clone(),
+        ..driver_config(settings)?
+    })?;
+    let waker = driver.waker();
+    let (_server, calls) = asked.serve({
+        let waker = Arc::clone(&waker);
+        move || waker.wake()
+    })?;
+    if let Some((address, listening)) = scraped {
+        let socket = started.socket.clone();
+        metrics::serve(address, listening, move || listen_at(address), troubles, move || snapshot(&socket))?;
+    }
+    crate::check::watch::start(&started.socket);
+    // Not under systemd there is nobody to tell.
+    let _ = sd_notify::notify(false, &[NotifyState::Ready]);
+    tell_supervisor(driver.pulse());
+    tracing::info!(socket = %started.socket.display(), "diverting");
+    std::thread::scope(|scope| {
+        let source = reload::Source::start(scope, configured, started, driver.waker())?;
+        let (divert, drain_timeout) = (source.started().divert.clone(), source.started().drain_timeout);
+        let mut answerer = Answerer::new(divert, drain_timeout.as_secs(), source);
+        let end = driver.run(Some(&signals), |attendance| answerer.answer_all(&calls, attendance))?;
+        restarts.end();
+        Ok(end)
+    })
+}
+
+/// Waits where runs have ended soon again and again. Whether a signal said meanwhile that there is
+/// to be none.
+fn is_ended_before(restarts: &Restarts, signals: &Signals) -> Result<bool> {
+    let Some((delay, runs)) = restarts.delay() else { return Ok(false) };
+    tracing::error!(
+        delay_s = delay.as_secs(),
+        "the last {runs} runs have ended within a minute each: this one begins later, and until then the router routes"
+    );
+    let mut poller = Poller::new()?;
+    poller.add(signals, 0, Interest::Read)?;
+    let until = clock::now() + farlink_wire::Duration::from_secs(delay.as_secs());
+    while clock::now() < until {
+        poller.wait(Some(until))?;
+        if signals.next().is_some_and(|signal| signal != libc::SIGHUP) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// What the driver is told of the configuration.
+fn driver_config(settings: Settings) -> Result<DriverConfig> {
     let mut gateway = settings.gateway;
     gateway.seed = random_seed()?;
     if gateway.identity == 0 {
         gateway.identity = (random_seed()? >> 32) as u32 | 1;
     }
-    let driver = Driver::start(DriverConfig {
+    Ok(DriverConfig {
         finders: settings.finders,
         selectors: settings.selectors,
         divert: settings.divert,
@@ -200,30 +264,7 @@ fn serve(settings: Settings, configured: &(dyn Fn() -> Result<Settings> + Sync))
         journal: Some(settings.journal),
         found: settings.found,
         connection_log: settings.connection_log,
-        heartbeat,
-        watchdog: is_watched,
-        own_packets,
         ..DriverConfig::new(gateway)
-    })?;
-    let waker = driver.waker();
-    let (_server, calls) = Server::start(&settings.socket, {
-        let waker = Arc::clone(&waker);
-        move || waker.wake()
-    })?;
-    if let Some(address) = settings.metrics_address {
-        let socket = settings.socket.clone();
-        metrics::serve(address, move || snapshot(&socket))?;
-    }
-    crate::check::watch::start(&settings.socket);
-    // Not under systemd there is nobody to tell.
-    let _ = sd_notify::notify(false, &[NotifyState::Ready]);
-    tell_supervisor(driver.pulse());
-    tracing::info!(socket = %settings.socket.display(), "diverting");
-    std::thread::scope(|scope| {
-        let source = reload::Source::start(scope, configured, started, driver.waker())?;
-        let (divert, drain_timeout) = (source.started().divert.clone(), source.started().drain_timeout);
-        let mut answerer = Answerer::new(divert, drain_timeout.as_secs(), source);
-        Ok(driver.run(Some(&signals), |attendance| answerer.answer_all(&calls, attendance))?)
     })
 }
 

@@ -46,6 +46,24 @@ fn the_service_waits_until_an_interface_is_named() {
     }
 }
 
+/// Debian 12 has systemd 252. What it does not know it ignores, so that nothing here may rest on
+/// it. A limit of starts would leave a gateway down for good that had to wait for something at
+/// boot.
+#[test]
+fn the_unit_starts_it_again_with_systemd_252() {
+    assert_eq!((unit("StartLimitIntervalSec"), unit("Restart")), ("0".to_owned(), "on-failure".to_owned()));
+    let service = read("packaging/farlink.service");
+    for younger in ["RestartSteps=", "RestartMaxDelaySec="] {
+        assert!(!service.contains(&format!("\n{younger}")), "{younger}: systemd 254");
+    }
+    let file = root().join("packaging/farlink.service");
+    let Ok(output) = Command::new("systemd-analyze").arg("verify").arg(file).output() else {
+        return println!("left out: systemd-analyze is not installed");
+    };
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!said.contains("gnoring"), "{said}");
+}
+
 /// The init script of OpenWrt asks the same.
 #[test]
 fn openwrt_asks_the_same_as_systemd() {

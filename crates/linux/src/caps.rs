@@ -22,7 +22,16 @@ pub fn can_administer() -> bool {
 /// afterwards. Nothing that is started can gain privileges again (no_new_privs). Call before other
 /// threads are started.
 pub fn keep_net_admin(and_bpf: bool) -> Result<()> {
-    let keep = CapabilitySet::NET_ADMIN | if and_bpf { CapabilitySet::BPF } else { CapabilitySet::empty() };
+    let bpf = if and_bpf { CapabilitySet::BPF } else { CapabilitySet::empty() };
+    keep(CapabilitySet::NET_ADMIN | bpf)
+}
+
+/// The same, and none is kept.
+pub(crate) fn keep_none() -> Result<()> {
+    keep(CapabilitySet::empty())
+}
+
+fn keep(keep: CapabilitySet) -> Result<()> {
     for capability in CapabilitySet::all().iter().filter(|c| !keep.contains(*c)) {
         // EINVAL: younger than this kernel. EPERM: no CAP_SETPCAP, then the sets below still bind
         // this process.

@@ -51,6 +51,7 @@ pub(crate) use pulse::{PortPulse, Traffic};
 pub use pulse::{Position, Pulse};
 pub use reconfigure::Wanted;
 pub use status::{Counters, DiversionStatus, DriverStatus, PortStatus, TunCounters};
+pub use troubles::Troubles;
 pub use wanted::{By, Finder, found_by, matches, that_forward};
 
 use crate::bump::Bump;
@@ -81,7 +82,6 @@ use routes::Routes;
 use setup::{Maker, Setup};
 use shortage::Shortage;
 use shown::Shown;
-use troubles::Troubles;
 
 /// What is read from one TUN before the others, and what is owed, get their turn: so many bytes, or
 /// [`PACKETS_PER_TURN`] packets.
@@ -119,6 +119,8 @@ pub struct DriverConfig {
     pub watchdog: bool,
     /// How packets in the machine's own name leave round a bump; `None`: they do not.
     pub own_packets: Option<Arc<OwnPackets>>,
+    /// What could not be done so far, and what cannot be done from here on.
+    pub troubles: Troubles,
 }
 
 impl DriverConfig {
@@ -138,6 +140,7 @@ impl DriverConfig {
             heartbeat: None,
             watchdog: true,
             own_packets: None,
+            troubles: Troubles::default(),
         }
     }
 }
@@ -249,7 +252,7 @@ impl Driver {
         let poller = Poller::new()?;
         let waker = Arc::new(Waker::new()?);
         let monitor = Monitor::open()?;
-        let troubles = Troubles::default();
+        let troubles = config.troubles;
         poller.add(&*waker, WAKER, Interest::Read)?;
         poller.add(&*news, NEWS, Interest::Read)?;
         for n in 0..faces.end() {

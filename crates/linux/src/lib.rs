@@ -14,6 +14,7 @@ pub mod event_loop;
 mod guard;
 mod heap;
 pub mod journal;
+pub mod listener;
 pub mod memory;
 pub mod netlink;
 pub mod netns;

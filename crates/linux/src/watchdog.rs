@@ -6,8 +6,10 @@
 //! which no thread of it could, and kills it. Both count their own ticks and not the clock: on a
 //! machine that slept or was starved, whoever watches slept as well.
 
+use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,6 +18,7 @@ use std::time::Duration;
 
 use rustix::mm::{MapFlags, ProtFlags};
 
+use crate::caps;
 use crate::driver::{Position, Pulse};
 use crate::error::{Context, Error, Result};
 use crate::priority::{Priority, start_thread};
@@ -54,9 +57,9 @@ impl Heartbeat {
     }
 }
 
-/// Starts the process outside, which kills this one when its heartbeat stops, and ends with it.
-/// Call before any thread is started, and before anything is opened that must vanish with this
-/// process.
+/// Starts the process outside, which kills this one when its heartbeat stops, and ends with it. It
+/// has no privileges. Call before any thread is started, and before anything is opened that must
+/// vanish with this process.
 pub fn start_outside() -> Result<Heartbeat> {
     // SAFETY: a fresh anonymous mapping.
     let page = unsafe {
@@ -74,17 +77,25 @@ pub fn start_outside() -> Result<Heartbeat> {
     let parent = rustix::process::getpid();
     let pidfd = rustix::process::pidfd_open(parent, rustix::process::PidfdFlags::empty())
         .context(|| "opening a descriptor of this process".to_owned())?;
+    // Another process may not be allowed to open it (hidepid). Without it a stopped process is only
+    // known by its silence.
+    let stat = File::open("/proc/self/stat").ok();
     // SAFETY: the calling process has one thread (see above), so the child may use everything as it
     // finds it.
     match unsafe { libc::fork() } {
         -1 => Err(Error::last_os("starting the process that watches from outside")),
-        0 => watch_from_outside(&heartbeat, parent, &pidfd),
+        0 => watch_from_outside(&heartbeat, parent, &pidfd, stat.as_ref()),
         _ => Ok(heartbeat),
     }
 }
 
 /// The life of the process outside.
-fn watch_from_outside(heartbeat: &Heartbeat, parent: rustix::process::Pid, pidfd: &OwnedFd) -> ! {
+fn watch_from_outside(
+    heartbeat: &Heartbeat,
+    parent: rustix::process::Pid,
+    pidfd: &OwnedFd,
+    stat: Option<&File>,
+) -> ! {
     let _ = rustix::thread::set_name(c"farlink-watch");
     // What stops or ends the gateway's process group must not stop or end who watches. SIGKILL
     // comes when the parent has ended.
@@ -97,6 +108,8 @@ fn watch_from_outside(heartbeat: &Heartbeat, parent: rustix::process::Pid, pidfd
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
     }
     let (mut last, mut silent) = (0, 0);
+    // To end a process of the same user takes none.
+    let _ = caps::keep_none();
     loop {
         std::thread::sleep(TICK);
         if rustix::process::getppid() != Some(parent) {
@@ -109,7 +122,7 @@ fn watch_from_outside(heartbeat: &Heartbeat, parent: rustix::process::Pid, pidfd
         if count == 0 {
             continue;
         }
-        let state = (silent >= STOPPED_TICKS).then(|| state_of(parent)).flatten();
+        let state = (silent >= STOPPED_TICKS).then(|| state_in(stat?)).flatten();
         let is_stopped = matches!(state, Some(b'T' | b't'));
         if is_stopped || silent >= SILENT_TICKS {
             let why =
@@ -129,12 +142,14 @@ fn exit(status: i32) -> ! {
     unsafe { libc::_exit(status) }
 }
 
-/// The letter of its state in /proc, e.g. `T`: stopped.
-fn state_of(process: rustix::process::Pid) -> Option<u8> {
-    let stat = std::fs::read(format!("/proc/{}/stat", process.as_raw_nonzero())).ok()?;
+/// The letter of a process's state, e.g. `T`: stopped, out of its `stat` in /proc.
+fn state_in(stat: &File) -> Option<u8> {
+    let mut text = [0; 256];
+    let n = stat.read_at(&mut text, 0).ok()?;
+    let text = text.get(..n)?;
     // The name in parentheses may contain anything.
-    let after = stat.iter().rposition(|b| *b == b')')?;
-    stat.get(after + 2).copied()
+    let after = text.iter().rposition(|b| *b == b')')?;
+    text.get(after + 2).copied()
 }
 
 /// Writes to stderr if that does not have to wait: what hangs may well be the log.
@@ -144,7 +159,7 @@ fn say(text: &str) {
     let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
     if rustix::event::poll(&mut ready, Some(&now)).is_ok_and(|n| n > 0) {
         // SAFETY: the descriptor is open for the length of this call; it is not closed here.
-        let mut file = std::mem::ManuallyDrop::new(unsafe { std::fs::File::from_raw_fd(stderr.as_raw_fd()) });
+        let mut file = std::mem::ManuallyDrop::new(unsafe { File::from_raw_fd(stderr.as_raw_fd()) });
         let _ = file.write_all(text.as_bytes());
     }
 }
@@ -271,6 +286,19 @@ mod tests {
 
     #[test]
     fn the_state_of_a_process_is_read() {
-        assert!(matches!(state_of(rustix::process::getpid()), Some(b'R' | b'S')));
+        let stat = File::open("/proc/self/stat").unwrap();
+        assert!(matches!(state_in(&stat), Some(b'R' | b'S')));
+        let mut other = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let stat = File::open(format!("/proc/{}/stat", other.id())).unwrap();
+        let pid = rustix::process::Pid::from_child(&other);
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+        let until = std::time::Instant::now() + Duration::from_secs(10);
+        while state_in(&stat) != Some(b'T') {
+            assert!(std::time::Instant::now() < until, "{:?}", state_in(&stat));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        other.kill().unwrap();
+        other.wait().unwrap();
+        assert_eq!(state_in(&stat), None, "it is gone");
     }
 }

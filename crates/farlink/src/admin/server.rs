@@ -45,14 +45,27 @@ pub struct Server {
     path: PathBuf,
 }
 
+/// A socket that listens. Who asks waits until it is served.
+pub struct Listening {
+    listener: UnixListener,
+    server: Server,
+}
+
 impl Server {
-    /// Opens the socket and starts to serve it. `wake` is called after a request has been put into
-    /// the channel.
-    pub fn start(
-        path: &Path,
-        wake: impl Fn() + Send + Sync + 'static,
-    ) -> anyhow::Result<(Self, Receiver<Call>)> {
+    /// Opens the socket. Nothing is started yet.
+    ///
+    /// # Errors
+    /// Another gateway answers there, or it cannot be opened.
+    pub fn listen(path: &Path) -> anyhow::Result<Listening> {
         let listener = bind(path)?;
+        Ok(Listening { listener, server: Self { path: path.to_owned() } })
+    }
+}
+
+impl Listening {
+    /// Starts to serve it. `wake` is called after a request has been put into the channel.
+    pub fn serve(self, wake: impl Fn() + Send + Sync + 'static) -> anyhow::Result<(Server, Receiver<Call>)> {
+        let Self { listener, server } = self;
         let (calls, receiver) = sync_channel(CALLS_MAX);
         let wake: Arc<dyn Fn() + Send + Sync> = Arc::new(wake);
         let open = Arc::new(AtomicUsize::new(0));
@@ -74,7 +87,7 @@ impl Server {
             }
         };
         start_thread("admin", Priority::Normal, accept).context("cannot start the admin thread")?;
-        Ok((Self { path: path.to_owned() }, receiver))
+        Ok((server, receiver))
     }
 }
 
@@ -156,10 +169,14 @@ mod tests {
         directory.join(name)
     }
 
+    fn start(path: &Path) -> anyhow::Result<(Server, Receiver<Call>)> {
+        Server::listen(path)?.serve(|| {})
+    }
+
     #[test]
     fn requests_reach_the_loop_and_answers_come_back() {
         let path = socket("answers.sock");
-        let (server, calls) = Server::start(&path, || {}).unwrap();
+        let (server, calls) = start(&path).unwrap();
         let looping = std::thread::spawn(move || {
             for call in calls.iter().take(2) {
                 let answer = match &call.request {
@@ -183,19 +200,19 @@ mod tests {
     #[test]
     fn a_socket_in_use_is_not_taken_and_a_dead_one_is() {
         let path = socket("inuse.sock");
-        let (server, _calls) = Server::start(&path, || {}).unwrap();
-        let refused = Server::start(&path, || {}).err().map(|e| e.to_string()).unwrap_or_default();
+        let (server, _calls) = start(&path).unwrap();
+        let refused = start(&path).err().map(|e| e.to_string()).unwrap_or_default();
         assert!(refused.contains("another gateway answers"), "{refused}");
         drop(server);
         drop(UnixListener::bind(&path).unwrap()); // leaves its file behind, as a killed process does
         assert!(path.exists());
-        Server::start(&path, || {}).unwrap();
+        start(&path).unwrap();
     }
 
     #[test]
     fn nonsense_and_endless_lines_are_answered() {
         let path = socket("nonsense.sock");
-        let (_server, _calls) = Server::start(&path, || {}).unwrap();
+        let (_server, _calls) = start(&path).unwrap();
         let mut s = UnixStream::connect(&path).unwrap();
         s.write_all(&vec![b'x'; LINE_BYTES_MAX as usize]).unwrap();
         let mut line = String::new();

@@ -2,15 +2,19 @@
 //! status --json` prints.
 
 mod families;
+mod http;
 #[cfg(test)]
 mod tests;
 
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use farlink_linux::divert::Severity;
+use farlink_linux::driver::Troubles;
 use farlink_linux::priority::{Priority, start_thread};
 use serde_json::Value;
 
@@ -18,10 +22,10 @@ use crate::view::text;
 use crate::words;
 use families::{FAMILIES, Family, Kind, Place, Unit};
 
-/// How long an asker may take.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Lines of a request that are read.
-const LINES_MAX: usize = 100;
+/// Where it is configured, and cannot be listened at.
+const UNSERVED: &str = "metrics-unserved";
+/// It is tried again so much later.
+const AGAIN: Duration = Duration::from_secs(2);
 
 /// Renders a snapshot: every family with what it means, its kind, and its numbers.
 pub fn render(status: &Value) -> String {
@@ -174,41 +178,54 @@ fn as_number(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| value.as_bool().map(u64::from))
 }
 
-/// Serves `/metrics` from a thread of its own. `snapshot` asks the event loop.
+/// Serves `/metrics`, on threads of its own, as soon as there is a listener. `listening`: the
+/// outcome of listening at this address; where that failed, `listen_again` is asked for it until it
+/// succeeds. `snapshot` asks the event loop.
+///
+/// # Errors
+/// There can be no thread.
 pub fn serve(
     address: SocketAddr,
-    snapshot: impl Fn() -> Option<Value> + Send + 'static,
+    listening: io::Result<TcpListener>,
+    listen_again: impl Fn() -> io::Result<TcpListener> + Send + 'static,
+    troubles: Troubles,
+    snapshot: impl Fn() -> Option<Value> + Send + Sync + 'static,
 ) -> anyhow::Result<()> {
-    let listener =
-        TcpListener::bind(address).with_context(|| format!("cannot serve metrics at {address}"))?;
-    let accept = move || {
-        for connection in listener.incoming().flatten() {
-            // One at a time: a scraper comes every few seconds. Its going away is its own affair.
-            let _ = answer(&connection, &snapshot);
-        }
-    };
-    start_thread("metrics", Priority::Normal, accept).context("cannot start the metrics thread")?;
+    let answer = Arc::new(move |path: Option<&str>| answer(path, &snapshot));
+    let work = move || http::serve(&patiently(address, listening, listen_again, &troubles), &answer);
+    start_thread("metrics", Priority::Normal, work).context("cannot start the metrics thread")?;
     Ok(())
 }
 
-fn answer(connection: &TcpStream, snapshot: &dyn Fn() -> Option<Value>) -> std::io::Result<()> {
-    connection.set_read_timeout(Some(PATIENCE))?;
-    connection.set_write_timeout(Some(PATIENCE))?;
-    let mut lines = BufReader::new(std::io::Read::take(connection, 16 << 10)).lines().take(LINES_MAX);
-    let request = lines.next().transpose()?.unwrap_or_default();
-    while lines.next().transpose()?.is_some_and(|line| !line.is_empty()) {}
-    let (method, rest) = request.split_once(' ').unwrap_or_default();
-    let path = rest.split([' ', '?']).next().filter(|_| matches!(method, "GET" | "HEAD"));
-    let (code, body) = match (path, path.filter(|p| *p == "/metrics").and_then(|_| snapshot())) {
+/// Tries it until there is one.
+fn patiently(
+    address: SocketAddr,
+    mut listening: io::Result<TcpListener>,
+    listen_again: impl Fn() -> io::Result<TcpListener>,
+    troubles: &Troubles,
+) -> TcpListener {
+    loop {
+        match listening {
+            Ok(listener) => {
+                troubles.end(UNSERVED);
+                return listener;
+            }
+            Err(error) => {
+                let text = format!(
+                    "no metrics are served at {address} (`metrics_address`). It is tried again every two seconds"
+                );
+                troubles.begin(UNSERVED, Severity::Warning, &text, &error);
+            }
+        }
+        std::thread::sleep(AGAIN);
+        listening = listen_again();
+    }
+}
+
+fn answer(path: Option<&str>, snapshot: &impl Fn() -> Option<Value>) -> http::Answer {
+    match (path, path.filter(|path| *path == "/metrics").and_then(|_| snapshot())) {
         (_, Some(status)) => ("200 OK", render(&status)),
         (Some("/metrics"), None) => ("503 Service Unavailable", "the gateway is ending\n".to_owned()),
         _ => ("404 Not Found", "the counters are at /metrics\n".to_owned()),
-    };
-    let head = format!(
-        "HTTP/1.1 {code}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
-        body.len()
-    );
-    let mut writer = connection;
-    writer.write_all(head.as_bytes())?;
-    if method == "HEAD" { Ok(()) } else { writer.write_all(body.as_bytes()) }
+    }
 }

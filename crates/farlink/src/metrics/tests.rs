@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use farlink_gateway::engine_status::{PairStatus, RuleStatus};
 use farlink_gateway::{LinkStatus, Passed, Status};
@@ -303,20 +304,67 @@ fn promtool_finds_nothing() {
     assert!(output.status.success() && said.is_empty(), "{}", String::from_utf8_lossy(&said));
 }
 
-#[test]
-fn metrics_are_served_over_http() {
+/// Served at an address of this machine.
+fn served(troubles: &Troubles) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    drop(listener);
-    serve(address, || Some(snapshot())).unwrap();
-    let get = |path: &str| {
-        let mut s = TcpStream::connect(address).unwrap();
-        s.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).unwrap();
-        let mut answer = String::new();
-        s.read_to_string(&mut answer).unwrap();
-        answer
-    };
-    let answer = get("/metrics");
+    serve(address, Ok(listener), || unreachable!("there is one"), troubles.clone(), || Some(snapshot()))
+        .unwrap();
+    address
+}
+
+fn get(address: SocketAddr, path: &str) -> String {
+    let mut s = TcpStream::connect(address).unwrap();
+    s.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).unwrap();
+    let mut answer = String::new();
+    s.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn metrics_are_served_over_http() {
+    let address = served(&Troubles::default());
+    let answer = get(address, "/metrics");
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains("\nfarlink_flows_split_total 99\n"));
-    assert!(get("/other").starts_with("HTTP/1.1 404"));
+    assert!(get(address, "/other").starts_with("HTTP/1.1 404"));
+}
+
+/// Twelve who send a byte now and then hold up nobody for longer than a request may take.
+#[test]
+fn who_drips_does_not_hold_up_others() {
+    let address = served(&Troubles::default());
+    let mut dripping: Vec<_> = (0..12).map(|_| TcpStream::connect(address).unwrap()).collect();
+    let began = Instant::now();
+    let asker = std::thread::spawn(move || get(address, "/metrics"));
+    while !asker.is_finished() {
+        // Some are closed by now.
+        dripping.iter_mut().for_each(|one| drop(one.write_all(b"G")));
+        assert!(began.elapsed() < Duration::from_secs(30), "nobody else is served");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let took = began.elapsed();
+    assert!(asker.join().unwrap().starts_with("HTTP/1.1 200 OK\r\n"));
+    assert!(took < Duration::from_secs(3), "{took:?}");
+}
+
+/// A port that another program has is a finding until it is free, and then served.
+#[test]
+fn a_port_that_is_taken_is_waited_for() {
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = other.local_addr().unwrap();
+    let troubles = Troubles::default();
+    let listen = move || farlink_linux::listener::listen_at(address);
+    serve(address, listen(), listen, troubles.clone(), || Some(snapshot())).unwrap();
+    let until = Instant::now() + Duration::from_secs(10);
+    let eventually = |what: &str, is_so: &dyn Fn() -> bool| {
+        while !is_so() {
+            assert!(Instant::now() < until, "{what}: not so");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let is_told = || troubles.found().iter().any(|found| found.id == UNSERVED);
+    eventually("it is told", &is_told);
+    drop(other);
+    eventually("it is over", &|| !is_told());
+    assert!(get(address, "/metrics").starts_with("HTTP/1.1 200 OK\r\n"));
 }

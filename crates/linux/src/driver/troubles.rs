@@ -1,4 +1,4 @@
-//! What housekeeping could not do, as findings: each is tried again, and none ends the gateway.
+//! What could not be done beside carrying packets, as findings. None ends the gateway.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,9 +12,10 @@ pub(super) const DEVICES: &str = "device-missing";
 /// The journal cannot keep what is held.
 pub(super) const JOURNAL: &str = "journal-without-room";
 
-/// Shared by those who work and those who ask.
+/// What could not be done beside carrying packets: shared by those who work and those who ask. It
+/// is told with [`super::DiversionStatus::found`].
 #[derive(Clone, Debug, Default)]
-pub(super) struct Troubles(Arc<Mutex<BTreeMap<&'static str, Diagnosis>>>);
+pub struct Troubles(Arc<Mutex<BTreeMap<&'static str, Diagnosis>>>);
 
 impl Troubles {
     fn all(&self) -> MutexGuard<'_, BTreeMap<&'static str, Diagnosis>> {
@@ -22,28 +23,26 @@ impl Troubles {
     }
 
     /// This is so from here on. The log hears of it once.
-    pub(super) fn begin(
-        &self,
-        id: &'static str,
-        severity: Severity,
-        text: &str,
-        error: &dyn std::fmt::Display,
-    ) {
+    pub fn begin(&self, id: &'static str, severity: Severity, text: &str, error: &dyn std::fmt::Display) {
         let found = Diagnosis::new(id, severity, text).seen("error", error);
         if self.all().insert(id, found).is_none() {
-            tracing::error!(%error, "{text}");
+            match severity {
+                Severity::Note => tracing::info!(%error, "{text}"),
+                Severity::Warning | Severity::Problem => tracing::error!(%error, "{text}"),
+            }
         }
     }
 
     /// It is over.
-    pub(super) fn end(&self, id: &'static str) {
+    pub fn end(&self, id: &'static str) {
         if self.all().remove(id).is_some() {
             tracing::info!(id, "this trouble is over");
         }
     }
 
     /// What is wrong now.
-    pub(super) fn found(&self) -> Vec<Diagnosis> {
+    #[must_use]
+    pub fn found(&self) -> Vec<Diagnosis> {
         self.all().values().cloned().collect()
     }
 }
