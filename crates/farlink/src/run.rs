@@ -11,9 +11,11 @@ use anyhow::{Context, Result};
 use farlink_linux::divert::Method;
 use farlink_linux::driver::{By, Driver, DriverConfig, End, OwnPackets, Pulse, Troubles};
 use farlink_linux::event_loop::{Interest, Poller, Signals};
+use farlink_linux::helper::Helper;
 use farlink_linux::listener::listen_at;
 use farlink_linux::memory::Memory;
 use farlink_linux::priority::{self, Priority, start_thread};
+use farlink_linux::programs::start_with;
 use farlink_linux::{caps, clock, watchdog};
 use sd_notify::NotifyState;
 use serde_json::Value;
@@ -175,6 +177,7 @@ fn serve(settings: Settings, configured: &(dyn Fn() -> Result<Settings> + Sync))
     if is_ended_before(&restarts, &signals)? {
         return Ok(End::Drained);
     }
+    let helper = start_with(Helper::start(settings.metrics_address)?);
     priority::raise();
     // A core would take its time to be written, while the devices stand and nobody reads from them;
     // and it would hold what the hosts say to each other.
@@ -211,7 +214,7 @@ fn serve(settings: Settings, configured: &(dyn Fn() -> Result<Settings> + Sync))
     })?;
     if let Some((address, listening)) = scraped {
         let socket = started.socket.clone();
-        metrics::serve(address, listening, move || listen_at(address), troubles, move || snapshot(&socket))?;
+        metrics::serve(address, listening, move || helper.listen(), troubles, move || snapshot(&socket))?;
     }
     crate::check::watch::start(&started.socket);
     // Not under systemd there is nobody to tell.

@@ -11,8 +11,7 @@ mod tap;
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener};
+use std::os::unix::net::UnixListener;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use farlink_wire::ip::PROTOCOL_TCP;
@@ -21,7 +20,9 @@ pub use tap::{Arrival, Mac, Side, Tap, Target, Way, injected_source};
 use crate::bpf::{self, ARRAY, DEVICE_HASH, HASH};
 use crate::divert::Families;
 use crate::error::{Error, Result};
+use crate::listener;
 use crate::netlink::{Family, Link};
+use crate::programs::helper;
 use program::{
     CONFIGURED, RANK_SHIFT, SLOT_LEFT, SLOT_PLAIN, SLOT_V6, SLOTS, Tables, WHOLE, WITHOUT_V4, WITHOUT_V6,
 };
@@ -353,10 +354,8 @@ impl Bump {
 }
 
 /// One bump at an interface, of whichever process: two would give each other every packet for ever.
-/// An abstract name belongs to a network namespace, and goes with the process.
 fn claim(interface: u32) -> Result<UnixListener> {
-    let name = format!("farlink-bump-{interface}");
-    let claimed = SocketAddr::from_abstract_name(name).and_then(|address| UnixListener::bind_addr(&address));
+    let claimed = helper().map_or_else(|| listener::claim(interface), |helper| helper.claim(interface));
     claimed.map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => Error::Refused(format!(
             "another Farlink process has a bump at interface {interface}; two of them need different interfaces (`attach`)"

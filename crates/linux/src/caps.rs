@@ -26,6 +26,13 @@ pub fn keep_net_admin(and_bpf: bool) -> Result<()> {
     keep(CapabilitySet::NET_ADMIN | bpf)
 }
 
+/// What the helper keeps: CAP_NET_ADMIN for `nft`, and CAP_NET_BIND_SERVICE where a low port is to
+/// be listened at.
+pub(crate) fn keep_of_helper(has_low_port: bool) -> Result<()> {
+    let port = if has_low_port { CapabilitySet::NET_BIND_SERVICE } else { CapabilitySet::empty() };
+    keep(CapabilitySet::NET_ADMIN | port)
+}
+
 /// The same, and none is kept.
 pub(crate) fn keep_none() -> Result<()> {
     keep(CapabilitySet::empty())

@@ -18,10 +18,10 @@ use std::time::Duration;
 
 use rustix::mm::{MapFlags, ProtFlags};
 
-use crate::caps;
 use crate::driver::{Position, Pulse};
 use crate::error::{Context, Error, Result};
 use crate::priority::{Priority, start_thread};
+use crate::{caps, confine};
 
 /// How often is looked.
 const TICK: Duration = Duration::from_millis(250);
@@ -110,6 +110,8 @@ fn watch_from_outside(
     let (mut last, mut silent) = (0, 0);
     // To end a process of the same user takes none.
     let _ = caps::keep_none();
+    // What it needs is open.
+    let _ = confine::Files::default().use_no_others();
     loop {
         std::thread::sleep(TICK);
         if rustix::process::getppid() != Some(parent) {

@@ -1,12 +1,12 @@
 //! What the driver's own diagnosis does not look at: things that slow diverted traffic down, or
 //! carry it past.
 
-use std::io::Write;
 use std::os::fd::AsRawFd;
-use std::process::{Command, Stdio};
 
 use farlink_linux::divert::{Diagnosis, Severity};
 use farlink_linux::netlink::{Attributes, Message, Socket};
+use farlink_linux::programs::{self, Program};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 const IFINFOMSG_BYTES: usize = 16;
 const IFLA_IFNAME: u16 = 3;
@@ -140,24 +140,15 @@ fn kernel_features() -> Option<Diagnosis> {
     if !farlink_linux::caps::has_net_admin() {
         return None; // which is a problem that is named already
     }
-    let mut command = Command::new("nft");
-    command
-        .args(["--check", "--file", "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped());
     // That nft is missing is named already.
-    let mut child = command.spawn().ok()?;
-    child.stdin.take()?.write_all(RULES.as_bytes()).ok()?;
-    let output = child.wait_with_output().ok()?;
-    if output.status.success() {
+    let output = programs::run(Program::Nft, &["--check", "--file", "-"], RULES).ok()?;
+    if output.is_success {
         return None;
     }
-    let said = String::from_utf8_lossy(&output.stderr);
     let text = format!(
         "this kernel, or this version of nft, lacks what diversion needs (nf_tables with fib, counters and marks in the \
          inet family): {}",
-        said.lines().next().unwrap_or("no reason given")
+        output.stderr.lines().next().unwrap_or("no reason given")
     );
     Some(Diagnosis::new("kernel-lacks-nftables", Severity::Problem, text))
 }
@@ -170,7 +161,7 @@ fn has_gro(interface: &str) -> Option<bool> {
         data: u32,
     }
     const ETHTOOL_GGRO: u32 = 0x2b;
-    let socket = std::net::UdpSocket::bind(("127.0.0.1", 0)).ok()?;
+    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None).ok()?;
     let mut value = Value { command: ETHTOOL_GGRO, data: 0 };
     // SAFETY: ifreq is plain data, zero is a valid value of each field.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };

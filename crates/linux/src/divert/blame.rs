@@ -251,7 +251,11 @@ pub(super) fn legacy_tables() -> Vec<String> {
         .iter()
         .filter(|of| {
             let file = format!("/proc/thread-self/net/{of}_tables_names");
-            std::fs::read_to_string(file).is_ok_and(|t| t.lines().any(|l| l == "filter"))
+            match std::fs::read_to_string(file) {
+                Ok(names) => names.lines().any(|name| name == "filter"),
+                // Root alone may read their names. There may be any.
+                Err(error) => error.kind() == std::io::ErrorKind::PermissionDenied,
+            }
         })
         .map(|of| (*of).to_owned())
         .collect()

@@ -9,6 +9,7 @@ use super::blame::{droppers, legacy_tables};
 use super::diagnosis::{Diagnosis, Severity};
 use super::nft;
 use crate::netlink::{Family, RouteKey, Socket};
+use crate::programs::{self, Program};
 
 const RTN_UNICAST: u8 = 1;
 
@@ -62,14 +63,14 @@ fn reaches_next_hop(socket: &mut Socket, key: &RouteKey) -> bool {
 /// some, and nobody can say which.
 fn legacy_rules(family: Family) -> Option<String> {
     let (name, program) = match family {
-        Family::V4 => ("ip", "iptables-legacy-save"),
-        Family::V6 => ("ip6", "ip6tables-legacy-save"),
+        Family::V4 => ("ip", Program::IptablesLegacySave),
+        Family::V6 => ("ip6", Program::Ip6tablesLegacySave),
     };
     if !legacy_tables().iter().any(|table| table == name) {
         return Some(String::new());
     }
-    let output = std::process::Command::new(program).stdin(std::process::Stdio::null()).output().ok()?;
-    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    let output = programs::run(program, &[], "").ok()?;
+    output.is_success.then_some(output.stdout)
 }
 
 /// A rule that looks at hardware addresses: those of Farlink's packets are its own.

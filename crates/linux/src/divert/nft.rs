@@ -1,12 +1,10 @@
 //! The part of nftables' JSON language (libnftables-json(5)) that diversion needs, and running
 //! `nft`.
 
-use std::io::Write;
-use std::process::{Command as Process, Stdio};
-
 use serde::Serialize;
 
 use crate::error::{Context, Error, Result};
+use crate::programs::{self, Output, Program};
 
 /// A whole input: applied as one transaction, or not at all.
 #[derive(Clone, Debug, Serialize)]
@@ -204,27 +202,18 @@ impl Script {
 
     /// Applies it in the calling thread's network namespace.
     pub(crate) fn apply(&self) -> Result<()> {
-        let input = self.to_json()?;
-        let mut child = Process::new("nft")
-            .args(["-j", "-f", "-"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .context(|| "running nft (is the package nftables installed?)".to_owned())?;
-        if let Some(mut stdin) = child.stdin.take() {
-            stdin.write_all(input.as_bytes()).context(|| "writing to nft".to_owned())?;
-        }
-        let output = child.wait_with_output().context(|| "waiting for nft".to_owned())?;
-        if output.status.success() {
+        let output = nft(&["-j", "-f", "-"], &self.to_json()?)?;
+        if output.is_success {
             return Ok(());
         }
-        let said = [output.stderr, output.stdout].concat();
-        Err(Error::Tool {
-            command: "nft -j -f -".to_owned(),
-            output: String::from_utf8_lossy(&said).trim().to_owned(),
-        })
+        let said = output.stderr + &output.stdout;
+        Err(Error::Tool { command: "nft -j -f -".to_owned(), output: said.trim().to_owned() })
     }
+}
+
+fn nft(words: &[&str], input: &str) -> Result<Output> {
+    programs::run(Program::Nft, words, input)
+        .context(|| "running nft (is the package nftables installed?)".to_owned())
 }
 
 /// All rules of this network namespace, but for those of `own_table`. Where that table has an
@@ -234,7 +223,6 @@ pub(crate) fn ruleset(own_table: &str) -> Result<Vec<serde_json::Value>> {
         return Ok(all);
     }
     let tables = run(&["list", "tables"])?;
-    let tables = String::from_utf8_lossy(&tables);
     let mut all = Vec::new();
     for table in tables.lines().filter_map(|line| line.trim().strip_prefix("table ")).take(TABLES_MAX) {
         let words: Vec<&str> = table.split_whitespace().collect();
@@ -252,7 +240,7 @@ const TABLES_MAX: usize = 64;
 /// Runs `nft -j list ...` and returns the entries of its answer.
 fn list(what: &[&str]) -> Result<Vec<serde_json::Value>> {
     let words = [&["-j", "list"], what].concat();
-    let answer: serde_json::Value = serde_json::from_slice(&run(&words)?).map_err(|e| Error::Tool {
+    let answer: serde_json::Value = serde_json::from_str(&run(&words)?).map_err(|e| Error::Tool {
         command: format!("nft {}", words.join(" ")),
         output: format!("unreadable answer: {e}"),
     })?;
@@ -260,15 +248,10 @@ fn list(what: &[&str]) -> Result<Vec<serde_json::Value>> {
 }
 
 /// What `nft` writes.
-fn run(words: &[&str]) -> Result<Vec<u8>> {
-    let output = Process::new("nft")
-        .args(words)
-        .stdin(Stdio::null())
-        .output()
-        .context(|| "running nft (is the package nftables installed?)".to_owned())?;
-    if output.status.success() {
+fn run(words: &[&str]) -> Result<String> {
+    let output = nft(words, "")?;
+    if output.is_success {
         return Ok(output.stdout);
     }
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(Error::Tool { command: format!("nft {}", words.join(" ")), output: said })
+    Err(Error::Tool { command: format!("nft {}", words.join(" ")), output: output.stderr.trim().to_owned() })
 }

@@ -6,13 +6,12 @@
 
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, Command, Stdio};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::nft::Script;
 use crate::error::{Context, Error, Result};
+use crate::programs::{Conversation, Program};
 
 /// `nft` has so long to answer, in seconds. Nearly always it takes milliseconds.
 const PATIENCE_S: i64 = 5;
@@ -21,12 +20,10 @@ const ARE_YOU_READY: &str = "list tables inet\n";
 /// How the answer begins, and nothing else does.
 const READY: &str = "{\"nftables\": [{\"metainfo\"";
 
-/// The table, while this lives.
+/// The table, while this lives: the kernel removes it with the socket of `nft`.
 #[derive(Debug)]
 pub(super) struct OwnedTable {
-    child: Child,
-    input: ChildStdin,
-    output: std::io::PipeReader,
+    nft: Conversation,
     table: String,
     /// What is in it.
     holds: Option<Script>,
@@ -38,26 +35,9 @@ impl OwnedTable {
     /// # Errors
     /// The kernel knows no owners, this `nft` cannot be spoken to, or somebody else owns it.
     pub(super) fn make(table: &str) -> Result<Self> {
-        let (output, theirs) = std::io::pipe().context(|| "making a pipe".to_owned())?;
-        let errors = theirs.try_clone().context(|| "making a pipe".to_owned())?;
-        let mut command = Command::new("nft");
-        command.args(["-j", "-i"]).stdin(Stdio::piped()).stdout(theirs).stderr(errors);
-        // SAFETY: signal-safe calls only. What ends this process's group is not meant for it.
-        unsafe {
-            command.pre_exec(|| {
-                libc::setsid();
-                for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT] {
-                    libc::signal(signal, libc::SIG_IGN);
-                }
-                Ok(())
-            });
-        }
-        let mut child =
-            command.spawn().context(|| "running nft (is the package nftables installed?)".to_owned())?;
-        // The command holds their ends of the pipe.
-        drop(command);
-        let input = child.stdin.take().ok_or_else(|| Error::Refused("nft has no input".to_owned()))?;
-        let mut made = Self { child, input, output, table: table.to_owned(), holds: None };
+        let nft = Conversation::start(Program::Nft, &["-j", "-i"])
+            .context(|| "running nft (is the package nftables installed?)".to_owned())?;
+        let mut made = Self { nft, table: table.to_owned(), holds: None };
         made.tell(&format!(
             "add table inet {table}; delete table inet {table}; add table inet {table} {{ flags owner; }}"
         ))?;
@@ -76,7 +56,7 @@ impl OwnedTable {
     /// Sends one line, and waits until it has been worked off.
     fn tell(&mut self, line: &str) -> Result<()> {
         let ask = format!("{line}\n{ARE_YOU_READY}");
-        self.input.write_all(ask.as_bytes()).context(|| "writing to nft".to_owned())?;
+        self.nft.input.write_all(ask.as_bytes()).context(|| "writing to nft".to_owned())?;
         let mut said = String::new();
         loop {
             if let Some((before, _)) = said.split_once(READY)
@@ -87,11 +67,11 @@ impl OwnedTable {
                     wrong => Err(self.failed(wrong)),
                 };
             }
-            let mut fds = [PollFd::from_borrowed_fd(self.output.as_fd(), PollFlags::IN)];
+            let mut fds = [PollFd::from_borrowed_fd(self.nft.output.as_fd(), PollFlags::IN)];
             let patience = Timespec { tv_sec: PATIENCE_S, tv_nsec: 0 };
             let ready = poll(&mut fds, Some(&patience)).context(|| "waiting for nft".to_owned())?;
             let mut part = [0u8; 4096];
-            let n = if ready == 0 { 0 } else { self.output.read(&mut part).unwrap_or(0) };
+            let n = if ready == 0 { 0 } else { self.nft.output.read(&mut part).unwrap_or(0) };
             if n == 0 {
                 return Err(self.failed(&format!("it has ended, or is silent: {said}")));
             }
@@ -101,13 +81,5 @@ impl OwnedTable {
 
     fn failed(&self, output: &str) -> Error {
         Error::Tool { command: format!("nft -j -i (table inet {})", self.table), output: output.to_owned() }
-    }
-}
-
-impl Drop for OwnedTable {
-    fn drop(&mut self) {
-        // The kernel removes the table with the socket.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
