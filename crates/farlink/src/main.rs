@@ -13,6 +13,7 @@ mod check_config;
 mod cleanup;
 mod cli;
 mod config;
+mod confinement;
 mod ending;
 mod hosts;
 #[cfg(feature = "lab")]

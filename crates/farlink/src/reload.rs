@@ -146,6 +146,7 @@ impl Source {
         outcome.leave(old.drain_timeout != new.drain_timeout, "drain_timeout");
         outcome.leave(old.socket != new.socket, "socket");
         outcome.leave(old.metrics_address != new.metrics_address, "metrics_address");
+        outcome.leave(old.confinement != new.confinement, "confinement");
         outcome.leave(old.connection_log != new.connection_log, "connection_log");
         Ok(outcome)
     }

@@ -27,6 +27,7 @@ use crate::admin::server::{Server, refuse_if_served};
 use crate::answers::Answerer;
 use crate::cli::RunArgs;
 use crate::config::{self, Quick, Settings};
+use crate::confinement::confine;
 use crate::metrics;
 use crate::out::outln;
 use crate::restarts::Restarts;
@@ -198,6 +199,7 @@ fn serve(settings: Settings, configured: &(dyn Fn() -> Result<Settings> + Sync))
     caps::keep_net_admin(may_bump)?;
     restarts.begin();
     let troubles = Troubles::default();
+    confine(&settings, &troubles);
     log::start_thread()?;
     let started = settings.clone();
     let driver = Driver::start(DriverConfig {

@@ -16,7 +16,7 @@ use farlink_wire::shim::{SHIM_PROTOCOL, may_stand_for_shim};
 use toml::Spanned;
 
 use super::error::{ConfigError, Source};
-use super::file::{self, File};
+use super::file::{self, Confinement, File};
 use super::interfaces::{Named, is_pattern};
 use super::values::{Dscp, Rate, Segments, Size, Time};
 
@@ -45,6 +45,10 @@ pub struct Settings {
     pub metrics_address: Option<SocketAddr>,
     /// A line for each connection, if wanted.
     pub connection_log: Option<ConnectionLogConfig>,
+    /// What the daemon takes from itself.
+    pub confinement: Confinement,
+    /// The file that all of this comes from, and is read from again, if there is one.
+    pub file: Option<PathBuf>,
     /// The file says how large the buffer pool is.
     pub(super) is_pool_said: bool,
 }
@@ -155,6 +159,8 @@ pub fn build(file: &File, source: Source<'_>, quick: &Quick) -> Result<Settings,
         socket,
         connection_log: file.admin.connection_log(flows_max),
         metrics_address: file.admin.metrics_address,
+        confinement: file.admin.confinement.unwrap_or_default(),
+        file: None,
     })
 }
 

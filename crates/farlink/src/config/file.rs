@@ -380,6 +380,20 @@ pub struct Admin {
     pub found_rates: Option<KeptIn>,
     pub connection_log: Option<LogTo>,
     pub connection_log_per_second: Option<Number<1, 1_000_000>>,
+    pub confinement: Option<Confinement>,
+}
+
+/// What the daemon takes from itself when it begins.
+#[derive(Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Confinement {
+    /// Files that are none of its business, ports, and system calls that it never makes.
+    #[default]
+    Full,
+    /// Files and ports alone.
+    Files,
+    /// Nothing.
+    Off,
 }
 
 /// Lines of the connection log in a second, unless the file says otherwise.

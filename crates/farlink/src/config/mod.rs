@@ -21,6 +21,7 @@ pub use build::{Quick, Settings};
 pub use error::ConfigError;
 use error::Source;
 pub use everything::Verdict;
+pub use file::Confinement;
 use file::File;
 pub use values::{Rate, Rates, Time};
 
@@ -44,7 +45,8 @@ pub fn load(file: Option<&Path>, quick: &Quick) -> anyhow::Result<Settings> {
         }
     };
     let source = Source { file: &name, text: &text };
-    Ok(build(&parse(source)?, source, quick)?)
+    let settings = build(&parse(source)?, source, quick)?;
+    Ok(Settings { file: file.map(Path::to_owned), ..settings })
 }
 
 /// Reads a configuration file to its end, and says all that is wrong with it. Changes nothing, and
