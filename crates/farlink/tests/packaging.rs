@@ -64,6 +64,22 @@ fn the_unit_starts_it_again_with_systemd_252() {
     assert!(!said.contains("gnoring"), "{said}");
 }
 
+/// What systemd takes from the service, by its own count. It needs no systemd that runs.
+#[test]
+fn the_unit_leaves_the_service_little() {
+    let file = root().join("packaging/farlink.service");
+    let mut command = Command::new("systemd-analyze");
+    let Ok(output) = command.args(["security", "--offline=true", "--no-pager"]).arg(file).output() else {
+        return println!("left out: systemd-analyze is not installed");
+    };
+    let said = String::from_utf8_lossy(&output.stdout);
+    let Some((_, exposure)) = said.split_once("Overall exposure level for farlink.service: ") else {
+        return println!("left out: this systemd-analyze looks at no files (250)");
+    };
+    let exposure: f64 = exposure.split_whitespace().next().unwrap().parse().unwrap();
+    assert!(exposure <= 2.0, "{said}");
+}
+
 /// The init script of OpenWrt asks the same.
 #[test]
 fn openwrt_asks_the_same_as_systemd() {

@@ -86,7 +86,7 @@ fn restrict<'a>(
     match outcome() {
         Ok(RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced) => Ok(()),
         Ok(RulesetStatus::NotEnforced) => {
-            Err("this kernel has no Landlock (Linux 5.13, `lsm=` with landlock)".to_owned())
+            Err("this kernel has no Landlock (Linux 5.13, `lsm=` with landlock), or a filter of system calls refuses it".to_owned())
         }
         Err(error) => Err(error.to_string()),
     }
