@@ -50,6 +50,22 @@ unsafe impl Send for Heartbeat {}
 unsafe impl Sync for Heartbeat {}
 
 impl Heartbeat {
+    fn new() -> Result<Self> {
+        // SAFETY: a fresh anonymous mapping.
+        let page = unsafe {
+            rustix::mm::mmap_anonymous(
+                std::ptr::null_mut(),
+                4096,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+            )
+        }
+        .context(|| "mapping a page for the heartbeat".to_owned())?;
+        let page = NonNull::new(page.cast::<AtomicU32>())
+            .ok_or_else(|| Error::Refused("the heartbeat was mapped nowhere".to_owned()))?;
+        Ok(Self { page })
+    }
+
     fn count(&self) -> &AtomicU32 {
         // SAFETY: the mapping is as large as a page, aligned, zeroed by the kernel, and lives as
         // long as the process.
@@ -61,19 +77,7 @@ impl Heartbeat {
 /// has no privileges. Call before any thread is started, and before anything is opened that must
 /// vanish with this process.
 pub fn start_outside() -> Result<Heartbeat> {
-    // SAFETY: a fresh anonymous mapping.
-    let page = unsafe {
-        rustix::mm::mmap_anonymous(
-            std::ptr::null_mut(),
-            4096,
-            ProtFlags::READ | ProtFlags::WRITE,
-            MapFlags::SHARED,
-        )
-    }
-    .context(|| "mapping a page for the heartbeat".to_owned())?;
-    let page = NonNull::new(page.cast::<AtomicU32>())
-        .ok_or_else(|| Error::Refused("the heartbeat was mapped nowhere".to_owned()))?;
-    let heartbeat = Heartbeat { page };
+    let heartbeat = Heartbeat::new()?;
     let parent = rustix::process::getpid();
     let pidfd = rustix::process::pidfd_open(parent, rustix::process::PidfdFlags::empty())
         .context(|| "opening a descriptor of this process".to_owned())?;
@@ -202,6 +206,10 @@ impl Watchdog {
                 }
                 std::thread::park_timeout(TICK);
             }
+            // To close many devices takes a busy machine long, and there is nothing to watch.
+            if let Some(heartbeat) = &heartbeat {
+                heartbeat.count().store(0, Ordering::Relaxed);
+            }
         };
         let thread =
             start_thread("watchdog", Priority::Loop, watch).context(|| "starting the watchdog".to_owned())?;
@@ -284,6 +292,22 @@ mod tests {
         assert_eq!(ticks(|n| (n, false), false, true), None, "it turns");
         assert_eq!(ticks(|_| (7, true), false, true), None, "it would be woken");
         assert_eq!(ticks(|n| (n / 8, false), false, true), None, "slow is not hung");
+    }
+
+    /// Zero: there is nothing to watch. One that beats no more would be killed.
+    #[test]
+    fn the_heart_is_at_rest_when_the_watch_has_ended() {
+        let heartbeat = Arc::new(Heartbeat::new().unwrap());
+        let beats = || heartbeat.count().load(Ordering::Relaxed);
+        let pulse = Arc::new(Pulse::new(0));
+        let watchdog = Watchdog::start(pulse, std::iter::empty(), Some(Arc::clone(&heartbeat))).unwrap();
+        let until = std::time::Instant::now() + Duration::from_secs(10);
+        while beats() == 0 {
+            assert!(std::time::Instant::now() < until, "it beats");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        drop(watchdog);
+        assert_eq!(beats(), 0);
     }
 
     #[test]

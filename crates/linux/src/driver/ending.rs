@@ -74,13 +74,17 @@ impl Driver {
         } else {
             End::Abandoned(self.gateway.abandon_all(clock::now(), &mut self.net))
         };
-        self.watchdog = None;
+        // They are closed soon. The heart beats until nothing is diverted any more.
+        if let Some(watchdog) = &self.watchdog {
+            watchdog.set_devices(std::iter::empty());
+        }
         self.bump_guard = None;
         self.maker.wait();
         if let Some(bump) = &self.bump {
             bump.take_nothing();
         }
         let outcome = self.guard.take().and_then(Guard::end).map_or(Ok(()), Divert::remove);
+        self.watchdog = None;
         let began = clock::now();
         let waits = |driver: &Self| {
             let has_time = matches!(end, End::Drained) && !driver.gateway.is_drained();
