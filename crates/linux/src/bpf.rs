@@ -3,7 +3,8 @@
 //! [`Filter`]), and ask whether that still stands.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::marker::PhantomData;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use crate::classifier::Filter;
 use crate::error::{Error, Result};
@@ -25,10 +26,34 @@ const LOG_BYTES: usize = 64 * 1024;
 /// Helpers of redirection are for programs under a licence that the GPL is compatible with.
 const LICENCE: &[u8] = b"Dual MIT/GPL\0";
 
-/// One instruction: code, registers (source above destination), offset, constant.
+/// One instruction: code, registers (see [`registers`]), offset, constant.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instruction(pub u8, pub u8, pub i16, pub i32);
+
+/// In which order a processor has the bytes of a number, and a C compiler the bits of a byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ByteOrder {
+    /// The smallest first.
+    Little,
+    /// The largest first.
+    Big,
+}
+
+impl ByteOrder {
+    /// That of this processor.
+    pub const NATIVE: Self = if cfg!(target_endian = "big") { Self::Big } else { Self::Little };
+}
+
+/// The byte of an instruction that names its registers. struct bpf_insn (linux/bpf.h) has two bit
+/// fields there, the destination first: which half of the byte is first depends on the order.
+#[must_use]
+pub const fn registers(order: ByteOrder, destination: u8, source: u8) -> u8 {
+    match order {
+        ByteOrder::Little => source << 4 | destination,
+        ByteOrder::Big => destination << 4 | source,
+    }
+}
 
 /// Which way packets pass an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,44 +130,77 @@ pub const ARRAY: u32 = 2;
 /// BPF_MAP_TYPE_DEVMAP_HASH: its values are interfaces, and an entry goes when its interface does.
 pub const DEVICE_HASH: u32 = 25;
 
-/// Makes a map of this type (BPF_MAP_TYPE_...); sizes in bytes.
-///
-/// # Errors
-/// The kernel refuses: no privilege, no memory, unknown type.
-pub fn map(kind: u32, key_bytes: u32, value_bytes: u32, entries: u32) -> Result<OwnedFd> {
-    let attributes = words([kind, key_bytes, value_bytes, entries, 0]);
-    call(BPF_MAP_CREATE, &attributes).map(owned).map_err(|e| Error::os("making a BPF map", e))
+/// What a map of programs holds: plain numbers, without gaps between them.
+pub trait Plain: Copy + Default + sealed::Plain {}
+
+mod sealed {
+    pub trait Plain {}
+    impl Plain for u32 {}
+    impl Plain for u64 {}
+    impl Plain for [u8; 8] {}
 }
 
-/// Puts an entry into a map whose keys have four bytes. `value` is as long as the map's values.
-///
-/// # Errors
-/// There is no room, or the map takes no such value (of a device map: no such interface).
-pub fn put<V: Copy>(map: &OwnedFd, key: u32, value: V) -> Result<()> {
-    let mut attributes = words([descriptor(map), 0]);
-    attributes.extend(pointer(&raw const key));
-    attributes.extend(pointer(&raw const value));
-    attributes.extend(0u64.to_ne_bytes());
-    call(BPF_MAP_UPDATE_ELEM, &attributes).map(|_| ()).map_err(|e| Error::os("filling a BPF map", e))
+impl<T: Copy + Default + sealed::Plain> Plain for T {}
+
+/// A map that programs share with this process. Its keys are numbers of four bytes, its values of
+/// this type: the kernel reads and writes as many bytes as the type has.
+#[derive(Debug)]
+pub struct Map<V> {
+    fd: OwnedFd,
+    values: PhantomData<V>,
 }
 
-/// Takes the entry with this key of four bytes out of a map, if there is one.
-pub fn take_out(map: &OwnedFd, key: u32) {
-    let mut attributes = words([descriptor(map), 0]);
-    attributes.extend(pointer(&raw const key));
-    // The only error that there can be is that it is not there.
-    let _ = call(BPF_MAP_DELETE_ELEM, &attributes);
+impl<V> AsRawFd for Map<V> {
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
 }
 
-/// The value of eight bytes in a map; zero where there is none.
-#[must_use]
-pub fn number(map: &OwnedFd, key: u32) -> u64 {
-    let mut value = 0u64;
-    let mut attributes = words([descriptor(map), 0]);
-    attributes.extend(pointer(&raw const key));
-    attributes.extend(pointer(&raw mut value));
-    attributes.extend(0u64.to_ne_bytes());
-    call(BPF_MAP_LOOKUP_ELEM, &attributes).map_or(0, |_| value)
+impl<V: Plain> Map<V> {
+    /// Makes a map of this type (BPF_MAP_TYPE_...).
+    ///
+    /// # Errors
+    /// The kernel refuses: no privilege, no memory, unknown type.
+    pub fn new(kind: u32, entries: u32) -> Result<Self> {
+        let value_bytes = u32::try_from(size_of::<V>()).unwrap_or(u32::MAX);
+        let attributes = words([kind, 4, value_bytes, entries, 0]);
+        let made = call(BPF_MAP_CREATE, &attributes).map_err(|e| Error::os("making a BPF map", e))?;
+        Ok(Self { fd: owned(made), values: PhantomData })
+    }
+
+    /// Puts an entry into it.
+    ///
+    /// # Errors
+    /// There is no room, or the map takes no such value (of a device map: no such interface).
+    pub fn put(&self, key: u32, value: V) -> Result<()> {
+        let mut attributes = self.attributes(&key, &raw const value);
+        attributes.extend(0u64.to_ne_bytes());
+        call(BPF_MAP_UPDATE_ELEM, &attributes).map(|_| ()).map_err(|e| Error::os("filling a BPF map", e))
+    }
+
+    /// Takes the entry with this key out, if there is one.
+    pub fn take_out(&self, key: u32) {
+        let mut attributes = words([descriptor(&self.fd), 0]);
+        attributes.extend(pointer(&raw const key));
+        // The only error that there can be is that it is not there.
+        let _ = call(BPF_MAP_DELETE_ELEM, &attributes);
+    }
+
+    /// What stands under this key.
+    #[must_use]
+    pub fn get(&self, key: u32) -> Option<V> {
+        let mut value = V::default();
+        let mut attributes = self.attributes(&key, &raw mut value);
+        attributes.extend(0u64.to_ne_bytes());
+        call(BPF_MAP_LOOKUP_ELEM, &attributes).ok().map(|_| value)
+    }
+
+    fn attributes(&self, key: &u32, value: *const V) -> Vec<u8> {
+        let mut attributes = words([descriptor(&self.fd), 0]);
+        attributes.extend(pointer(&raw const *key));
+        attributes.extend(pointer(value));
+        attributes
+    }
 }
 
 /// The number by which the kernel knows a program.
@@ -241,11 +299,40 @@ mod tests {
         }
         let refused = load("no-answer", &LET_PASS[1..]).unwrap_err().to_string();
         assert!(refused.contains("R0"), "the verifier's words: {refused}");
-        let array = map(ARRAY, 4, 4, 1).unwrap();
-        put(&array, 0, 7u32).unwrap();
-        assert!(put(&array, 1, 7u32).unwrap_err().is(libc::E2BIG));
-        let numbers = map(ARRAY, 4, 8, 1).unwrap();
-        assert_eq!((number(&numbers, 0), number(&numbers, 1)), (0, 0));
+        let array = Map::new(ARRAY, 1).unwrap();
+        array.put(0, 7u32).unwrap();
+        assert!(array.put(1, 7).unwrap_err().is(libc::E2BIG));
+        assert_eq!((array.get(0), array.get(1)), (Some(7), None));
+        let numbers = Map::<u64>::new(ARRAY, 1).unwrap();
+        assert_eq!((numbers.get(0), numbers.get(1)), (Some(0), None));
+    }
+
+    /// Each value is as long as the map says, whatever it holds: with values of other sizes the
+    /// kernel would read or write beyond them.
+    #[test]
+    fn a_map_has_values_of_its_type() {
+        let of_four = match Map::<u32>::new(HASH, 2) {
+            Ok(map) => map,
+            Err(e) if e.is(libc::EPERM) => return eprintln!("skipped: no privilege for bpf(2)"),
+            Err(e) => panic!("{e}"),
+        };
+        let of_eight = Map::<[u8; 8]>::new(HASH, 2).unwrap();
+        for key in [1, u32::MAX] {
+            of_four.put(key, !key).unwrap();
+            of_eight.put(key, [7; 8]).unwrap();
+            assert_eq!((of_four.get(key), of_eight.get(key)), (Some(!key), Some([7; 8])));
+        }
+        of_four.take_out(1);
+        assert_eq!((of_four.get(1), of_four.get(2)), (None, None));
+    }
+
+    /// As linux/bpf.h has them on both kinds of processors.
+    #[test]
+    fn registers_stand_as_the_processor_has_bit_fields() {
+        assert_eq!(registers(ByteOrder::Little, 2, 10), 0xa2);
+        assert_eq!(registers(ByteOrder::Big, 2, 10), 0x2a);
+        let native = if 1u16.to_ne_bytes() == [1, 0] { ByteOrder::Little } else { ByteOrder::Big };
+        assert_eq!(ByteOrder::NATIVE, native);
     }
 
     #[test]

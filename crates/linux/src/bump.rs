@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use farlink_wire::ip::PROTOCOL_TCP;
 pub use tap::{Arrival, Mac, Side, Tap, Target, Way, injected_source};
 
-use crate::bpf::{self, ARRAY, DEVICE_HASH, HASH};
+use crate::bpf::{self, ARRAY, DEVICE_HASH, HASH, Map};
 use crate::divert::Families;
 use crate::error::{Error, Result};
 use crate::listener;
@@ -71,12 +71,12 @@ pub struct Passed {
 #[derive(Debug)]
 pub struct Bump {
     /// Bumped interface -> its devices.
-    incoming: OwnedFd,
-    leaving: OwnedFd,
-    interfaces: OwnedFd,
-    counts: OwnedFd,
+    incoming: Map<u32>,
+    leaving: Map<u32>,
+    interfaces: Map<u32>,
+    counts: Map<u64>,
     /// Interface -> its hardware address.
-    addresses: OwnedFd,
+    addresses: Map<[u8; 8]>,
     ethernet: Programs,
     plain: Programs,
     inject: OwnedFd,
@@ -138,9 +138,9 @@ impl Bump {
     /// # Errors
     /// The kernel refuses bpf(2), or is too old.
     pub fn load(protocols: &[u8]) -> Result<Self> {
-        let devices = || bpf::map(DEVICE_HASH, 4, 4, INTERFACES_MAX);
-        let interfaces = bpf::map(HASH, 4, 4, INTERFACES_MAX)?;
-        let counts = bpf::map(ARRAY, 4, 8, COUNTED_MAX * SLOTS)?;
+        let devices = || Map::new(DEVICE_HASH, INTERFACES_MAX);
+        let interfaces = Map::new(HASH, INTERFACES_MAX)?;
+        let counts = Map::new(ARRAY, COUNTED_MAX * SLOTS)?;
         let maps = (devices()?, devices()?, interfaces, counts);
         let (incoming, leaving, interfaces, counts) = (&maps.0, &maps.1, &maps.2, &maps.3);
         let tables = |has_ipsec| Tables { incoming, leaving, interfaces, counts, has_ipsec, protocols };
@@ -149,7 +149,7 @@ impl Bump {
         let has_ipsec = ethernet.is_ok();
         let ethernet = ethernet.or_else(|_| Programs::load(true, &tables(false)))?;
         let plain = Programs::load(false, &tables(has_ipsec))?;
-        let addresses = bpf::map(HASH, 4, 8, INTERFACES_MAX)?;
+        let addresses = Map::new(HASH, INTERFACES_MAX)?;
         let inject = bpf::load("farlink-inject", &program::inject(&addresses)?)?;
         let (incoming, leaving, interfaces, counts) = maps;
         Ok(Self {
@@ -220,7 +220,7 @@ impl Bump {
         let entry = u32::from(rank) << RANK_SHIFT | flags;
         let mut configured = locked(&self.configured);
         configured.interfaces.insert(interface, entry);
-        bpf::put(&self.interfaces, interface, entry | without(configured.families))
+        self.interfaces.put(interface, entry | without(configured.families))
     }
 
     /// Which families are taken from here on.
@@ -230,9 +230,8 @@ impl Bump {
     pub fn set_families(&self, families: Families) -> Result<()> {
         let mut configured = locked(&self.configured);
         configured.families = families;
-        let put = |(interface, entry): (&u32, &u32)| {
-            bpf::put(&self.interfaces, *interface, entry | without(families))
-        };
+        let put =
+            |(interface, entry): (&u32, &u32)| self.interfaces.put(*interface, entry | without(families));
         configured.interfaces.iter().try_for_each(put)
     }
 
@@ -250,13 +249,13 @@ impl Bump {
     pub fn attach(&self, interface: &Link, devices: Option<(u32, u32)>) -> Result<()> {
         match devices {
             Some((incoming, leaving)) => {
-                bpf::put(&self.incoming, interface.index, incoming)?;
-                bpf::put(&self.leaving, interface.index, leaving)?;
+                self.incoming.put(interface.index, incoming)?;
+                self.leaving.put(interface.index, leaving)?;
             }
             None => self.take_nothing_of(interface.index),
         }
         if let Some([a, b, c, d, e, f]) = interface.ethernet {
-            bpf::put(&self.addresses, interface.index, [a, b, c, d, e, f, 0, 0])?;
+            self.addresses.put(interface.index, [a, b, c, d, e, f, 0, 0])?;
         }
         let sides: &[_] =
             if devices.is_some() { &[bpf::Side::Ingress, bpf::Side::Egress] } else { &[bpf::Side::Egress] };
@@ -320,7 +319,7 @@ impl Bump {
     #[must_use]
     pub fn passed(&self, rank: u16, family: Family) -> Passed {
         let of = if family == Family::V6 { SLOT_V6 } else { 0 };
-        let count = |slot| bpf::number(&self.counts, u32::from(rank) * SLOTS + of + slot);
+        let count = |slot| self.counts.get(u32::from(rank) * SLOTS + of + slot).unwrap_or(0);
         Passed { syns: count(SLOT_LEFT), others: count(SLOT_LEFT + 1), plain: count(SLOT_PLAIN) }
     }
 
@@ -328,13 +327,13 @@ impl Bump {
     /// programs stand there until [`Bump::leave`].
     pub fn ignore(&self, interface: u32) {
         self.take_nothing_of(interface);
-        bpf::take_out(&self.interfaces, interface);
+        self.interfaces.take_out(interface);
         locked(&self.configured).interfaces.remove(&interface);
     }
 
     /// Takes the programs away from an interface.
     pub fn leave(&self, interface: u32) {
-        bpf::take_out(&self.addresses, interface);
+        self.addresses.take_out(interface);
         let held = locked(&self.attached).held.remove(&interface);
         drop(held);
     }
@@ -348,8 +347,8 @@ impl Bump {
     }
 
     fn take_nothing_of(&self, interface: u32) {
-        bpf::take_out(&self.incoming, interface);
-        bpf::take_out(&self.leaving, interface);
+        self.incoming.take_out(interface);
+        self.leaving.take_out(interface);
     }
 }
 

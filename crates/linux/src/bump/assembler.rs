@@ -1,8 +1,8 @@
 //! Instructions of BPF by name, and jumps to labels (linux/bpf.h, RFC 9669).
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 
-use crate::bpf::Instruction;
+use crate::bpf::{ByteOrder, Instruction, registers};
 use crate::error::{Error, Result};
 
 /// The frame pointer: the stack lies below it.
@@ -63,8 +63,10 @@ pub(super) enum If {
 }
 
 /// A program in the making.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Assembler {
+    /// For processors of this kind.
+    order: ByteOrder,
     code: Vec<Instruction>,
     /// Where each label stands.
     places: Vec<Option<usize>>,
@@ -72,9 +74,18 @@ pub(super) struct Assembler {
     jumps: Vec<(usize, Label)>,
 }
 
+impl Default for Assembler {
+    fn default() -> Self {
+        Self::of(ByteOrder::NATIVE)
+    }
+}
+
 impl Assembler {
+    fn of(order: ByteOrder) -> Self {
+        Self { order, code: Vec::new(), places: Vec::new(), jumps: Vec::new() }
+    }
     fn push(&mut self, code: u8, dst: u8, src: u8, offset: i16, constant: i32) {
-        self.code.push(Instruction(code, src << 4 | dst, offset, constant));
+        self.code.push(Instruction(code, registers(self.order, dst, src), offset, constant));
     }
     /// A label that is not set yet.
     pub(super) fn label(&mut self) -> Label {
@@ -148,7 +159,7 @@ impl Assembler {
         self.add(dst, i32::from(offset));
     }
     /// The address of a map.
-    pub(super) fn map(&mut self, dst: u8, map: &OwnedFd) {
+    pub(super) fn map(&mut self, dst: u8, map: &impl AsRawFd) {
         self.push(LD_IMM64, dst, PSEUDO_MAP_FD, 0, map.as_raw_fd());
         self.push(0, 0, 0, 0, 0);
     }
@@ -205,7 +216,7 @@ mod tests {
         a.set(end);
         a.exit();
         let code = a.finish().unwrap();
-        assert_eq!(code[0], Instruction(JEQ, 1, 1, 7));
+        assert_eq!(code[0], Instruction(JEQ, registers(ByteOrder::NATIVE, 1, 0), 1, 7));
         assert_eq!(code[2], Instruction(EXIT, 0, 0, 0));
         let mut back = Assembler::default();
         let start = back.label();
@@ -217,5 +228,25 @@ mod tests {
         let never = nowhere.label();
         nowhere.jump(never);
         assert!(nowhere.finish().is_err());
+    }
+
+    /// Whoever is stored and where, copied, jumped by and loaded: the same program for processors
+    /// of both kinds.
+    #[test]
+    fn programs_are_made_for_processors_of_both_kinds() {
+        let program = |order| {
+            let mut a = Assembler::of(order);
+            let end = a.label();
+            a.copy(6, 1);
+            a.load(Width::Word, 2, 6, 40);
+            a.jump_if_above(2, 9, false, end);
+            a.store(Width::Half, FP, -4, 3);
+            a.map(1, &std::io::stdin());
+            a.set(end);
+            a.exit();
+            a.finish().unwrap().into_iter().map(|i| i.1).collect::<Vec<_>>()
+        };
+        assert_eq!(program(ByteOrder::Little), [0x16, 0x62, 0x92, 0x3a, 0x11, 0, 0]);
+        assert_eq!(program(ByteOrder::Big), [0x61, 0x26, 0x29, 0xa3, 0x11, 0, 0]);
     }
 }

@@ -5,10 +5,10 @@
 //! they go to the side of the interface that their Ethernet header names. There they meet *capture*
 //! a second time, which lets them pass.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::AsRawFd;
 
 use super::assembler::{Assembler, FP, If, Label, Width};
-use crate::bpf::{Instruction, Side};
+use crate::bpf::{Instruction, Map, Side};
 use crate::error::Result;
 
 const TCP: u8 = 6;
@@ -127,13 +127,13 @@ pub(super) const TO_NEXT_HOP: u8 = 3;
 #[derive(Debug)]
 pub(super) struct Tables<'a> {
     /// Bumped interface -> its device for what comes in. The kernel forgets one that is gone.
-    pub(super) incoming: &'a OwnedFd,
+    pub(super) incoming: &'a Map<u32>,
     /// The same for what leaves.
-    pub(super) leaving: &'a OwnedFd,
+    pub(super) leaving: &'a Map<u32>,
     /// Interface -> [`CONFIGURED`], [`WHOLE`] and its rank.
-    pub(super) interfaces: &'a OwnedFd,
+    pub(super) interfaces: &'a Map<u32>,
     /// TCP packets that bumps see, [`SLOTS`] for each rank.
-    pub(super) counts: &'a OwnedFd,
+    pub(super) counts: &'a Map<u64>,
     /// The kernel has IPsec.
     pub(super) has_ipsec: bool,
     /// IP protocols of which packets are taken, and ICMP errors about them.
@@ -298,7 +298,7 @@ fn count_tcp(a: &mut Assembler, tables: &Tables<'_>, pass: Label) {
 }
 
 /// Register 0: the entry of the interface whose number is on the stack, or zero.
-fn look_up(a: &mut Assembler, map: &OwnedFd, key: i16) {
+fn look_up(a: &mut Assembler, map: &impl AsRawFd, key: i16) {
     a.map(1, map);
     a.address(2, key);
     a.call(MAP_LOOKUP_ELEM);
@@ -627,7 +627,7 @@ fn send_to_device(a: &mut Assembler, side: Side, has_ethernet: bool, pass: Label
 
 /// The program where packets come in from the device. Source address of their Ethernet header: 02,
 /// the way that they go, and the interface. `addresses`: interface -> its hardware address.
-pub(super) fn inject(addresses: &OwnedFd) -> Result<Vec<Instruction>> {
+pub(super) fn inject(addresses: &Map<[u8; 8]>) -> Result<Vec<Instruction>> {
     let mut a = Assembler::default();
     let (out, neighbour, next_hop, end) = (a.label(), a.label(), a.label(), a.label());
     a.copy(SKB, 1);
