@@ -81,8 +81,6 @@ pub struct Quick {
 
 /// Custody is drained for this long unless the file says otherwise.
 const DRAIN_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
-/// The name of an instance stands in device names, which are short.
-const INSTANCE_BYTES_MAX: usize = 6;
 
 /// Builds the settings.
 pub fn build(file: &File, source: Source<'_>, quick: &Quick) -> Result<Settings, ConfigError> {
@@ -632,10 +630,9 @@ fn divert(
         ..default
     };
     let instance = &config.instance;
-    if instance.len() > INSTANCE_BYTES_MAX || !instance.chars().all(|c| c.is_ascii_alphanumeric()) {
-        let wrong = format!(
-            "`{instance}` cannot name an instance; allowed: at most {INSTANCE_BYTES_MAX} letters and digits"
-        );
+    if !DivertConfig::can_name_instance(instance) {
+        let wrong =
+            format!("`{instance}` cannot name an instance; allowed: {}", DivertConfig::INSTANCE_NAMES);
         return Err(source.error(d.instance.as_ref().map(Spanned::span), wrong));
     }
     let bits = config.mark_mask >> config.mark_mask.trailing_zeros().min(31);

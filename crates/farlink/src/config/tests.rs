@@ -622,6 +622,7 @@ fn a_mistake_is_named_with_line_column_key_and_what_is_allowed() {
             &["2:11", "2 interfaces do not fit", "allowed:"],
         ),
         ("[divert]\ninstance='a-b'", &["2:10", "allowed: at most 6 letters"]),
+        ("[divert]\ninstance='1'", &["2:10", "the last one a letter"]),
         ("[divert]\ntable_base=200", &["2:12", "allowed: tables that"]),
         ("[divert]\nrule_priority=0", &["2:15", "allowed: a whole number from 1 to 32765"]),
         (

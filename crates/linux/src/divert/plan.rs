@@ -79,6 +79,18 @@ impl DivertConfig {
         if self.instance.is_empty() { "farlink".to_owned() } else { format!("farlink_{}", self.instance) }
     }
 
+    /// What an instance may be called, in words.
+    pub const INSTANCE_NAMES: &str = "at most 6 letters and digits, the last one a letter";
+
+    /// Whether an instance may be called so. The numbers of its devices stand behind its name: if
+    /// that ended in a digit, `farlink10` would be a device of two instances.
+    #[must_use]
+    pub fn can_name_instance(name: &str) -> bool {
+        name.len() <= INSTANCE_BYTES_MAX
+            && name.chars().all(|c| c.is_ascii_alphanumeric())
+            && !name.ends_with(|c: char| c.is_ascii_digit())
+    }
+
     /// Name of the `n`-th TUN.
     #[must_use]
     pub fn tun_name(&self, n: usize) -> String {
@@ -154,12 +166,11 @@ impl DivertConfig {
                 self.rule_priority
             )));
         }
-        if self.instance.len() > INSTANCE_BYTES_MAX
-            || !self.instance.chars().all(|c| c.is_ascii_alphanumeric())
-        {
+        if !Self::can_name_instance(&self.instance) {
             return Err(Error::Refused(format!(
-                "instance \"{}\" must be at most {INSTANCE_BYTES_MAX} letters or digits",
-                self.instance
+                "instance \"{}\" must be {}",
+                self.instance,
+                Self::INSTANCE_NAMES
             )));
         }
         Ok(())
@@ -551,6 +562,7 @@ mod tests {
             DivertConfig { rule_priority: 0, ..base() },
             DivertConfig { rule_priority: 40_000, ..base() },
             DivertConfig { instance: "no-good".into(), ..base() },
+            DivertConfig { instance: "1".into(), ..base() },
         ];
         for config in bad {
             assert!(config.check().is_err(), "{config:?}");
@@ -563,6 +575,24 @@ mod tests {
         assert!(Plan::new(base(), twice).is_err());
         let odd = Diverted { interface: "eth*".into(), ..two()[0].clone() };
         assert!(Plan::new(base(), vec![odd]).is_err());
+    }
+
+    /// Whoever may be an instance has devices of its own.
+    #[test]
+    fn a_device_belongs_to_one_instance() {
+        let names = ["", "1", "b", "b1", "b1c", "1b", "10"];
+        let allowed: Vec<_> =
+            names.into_iter().filter(|name| DivertConfig::can_name_instance(name)).collect();
+        assert_eq!(allowed, ["", "b", "b1c", "1b"]);
+        let mut devices = std::collections::BTreeMap::new();
+        for name in allowed {
+            let config = DivertConfig { instance: name.to_owned(), ..DivertConfig::default() };
+            for n in 0..200 {
+                let device = config.tun_name(n);
+                assert_eq!(config.tun_number(&device, 999), n);
+                assert_eq!(devices.insert(device.clone(), name), None, "{device}");
+            }
+        }
     }
 
     #[test]
