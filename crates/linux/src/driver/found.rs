@@ -7,7 +7,7 @@
 //! with one that is damaged, and on a full disk the gateway does as if nothing had been found, and
 //! says so once. A thread writes, seldom, into a new file that takes the old one's place.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -191,7 +191,9 @@ impl Kept {
 
     fn read(path: &Path) -> io::Result<Self> {
         let mut text = String::new();
-        File::open(path)?.take(FILE_MAX).read_to_string(&mut text)?;
+        // Whatever stands there: one that has to be waited for says nothing.
+        let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+        file.take(FILE_MAX).read_to_string(&mut text)?;
         let kept: Self = serde_json::from_str(&text)?;
         match kept.version {
             VERSION => Ok(kept),
@@ -400,6 +402,19 @@ mod tests {
         fs::remove_dir_all(&directory).unwrap();
         assert!(is_silent(&path));
         assert!(is_silent(&std::env::temp_dir()), "a directory");
+    }
+
+    #[test]
+    fn a_fifo_says_nothing_and_nobody_waits_for_it() {
+        let directory = directory("fifo");
+        fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("found.json");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let (tell, told) = std::sync::mpsc::channel();
+        let asked = path.clone();
+        std::thread::spawn(move || tell.send(FoundFile::open(&asked, Instant::ZERO).1.found.is_empty()));
+        assert_eq!(told.recv_timeout(std::time::Duration::from_secs(2)), Ok(true));
+        fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]

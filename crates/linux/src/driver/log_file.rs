@@ -7,6 +7,8 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+
 /// How often to look whether the file is still the one of this name.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The group may read it: addresses of hosts are nobody else's.
@@ -50,8 +52,17 @@ impl LogFile {
     }
 }
 
+/// Opens it without waiting: a FIFO that nobody reads would hold up the start for ever.
 fn append_to(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).mode(MODE).open(path)
+    let mut options = OpenOptions::new();
+    options.append(true).create(true).mode(MODE).custom_flags(libc::O_NONBLOCK);
+    let file = options.open(path).map_err(|error| match error.raw_os_error() {
+        Some(libc::ENXIO) => io::Error::new(error.kind(), "it is a FIFO that nobody reads"),
+        _ => error,
+    })?;
+    // A thread writes, which may wait for a reader.
+    fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
+    Ok(file)
 }
 
 /// Whether the file is the one that has this name.
@@ -106,5 +117,33 @@ mod tests {
         assert_eq!(of(&path), "four\n");
         std::fs::remove_dir_all(&directory).unwrap();
         assert!(LogFile::open(LogTarget::File(path)).is_err(), "the start says so");
+    }
+
+    /// Opens a FIFO in a thread of its own, and says what came of it within two seconds.
+    fn opened(path: &Path) -> Result<LogFile, String> {
+        let (tell, told) = std::sync::mpsc::channel();
+        let target = LogTarget::File(path.to_owned());
+        std::thread::spawn(move || tell.send(LogFile::open(target)));
+        told.recv_timeout(Duration::from_secs(2)).expect("it waits").map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_fifo_that_nobody_reads_is_refused_and_nobody_waits_for_it() {
+        use std::io::Read;
+        let directory = std::env::temp_dir().join(format!("farlink-log-fifo-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("connections.log");
+        let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+        assert!(made.success());
+        assert_eq!(opened(&path).err().unwrap(), "it is a FIFO that nobody reads");
+        // With a reader it is as good as a file.
+        let reading = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path).unwrap();
+        let mut file = opened(&path).unwrap();
+        file.write_all(b"one\n").unwrap();
+        let mut line = [0; 4];
+        (&reading).read_exact(&mut line).unwrap();
+        assert_eq!(&line, b"one\n");
+        assert!(!fcntl_getfl(file.file.as_ref().unwrap()).unwrap().contains(OFlags::NONBLOCK));
+        std::fs::remove_dir_all(&directory).unwrap();
     }
 }
