@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::FromArgMatches;
 
+mod accept;
 mod admin;
 mod answers;
 #[cfg(feature = "lab")]

@@ -1,22 +1,24 @@
 //! The daemon's end of the admin socket.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::Shutdown;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
 use farlink_linux::priority::{Priority, start_thread};
 
 use super::protocol::{Request, Response};
+use crate::accept::connections;
 
 /// Requests that may wait for the event loop; at the bound their connections wait.
 const CALLS_MAX: usize = 16;
-/// Connections served at once; at the bound further ones are closed.
+/// Connections served at once. At the bound the one that has been silent longest makes room; while
+/// all of them wait for answers further ones are closed.
 const CONNECTIONS_MAX: usize = 16;
 /// The longest line that is read.
 const LINE_BYTES_MAX: u64 = 64 << 10;
@@ -68,21 +70,21 @@ impl Listening {
         let Self { listener, server } = self;
         let (calls, receiver) = sync_channel(CALLS_MAX);
         let wake: Arc<dyn Fn() + Send + Sync> = Arc::new(wake);
-        let open = Arc::new(AtomicUsize::new(0));
+        let open = Arc::new(Open::default());
         let accept = move || {
-            for connection in listener.incoming().flatten() {
-                if open.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS_MAX {
-                    open.fetch_sub(1, Ordering::Relaxed);
+            for connection in connections(|| listener.accept().map(|(connection, _)| Arc::new(connection))) {
+                if !open.begin(&connection) {
                     continue;
                 }
-                let (calls, wake, open_here) = (calls.clone(), Arc::clone(&wake), Arc::clone(&open));
+                let (calls, wake) = (calls.clone(), Arc::clone(&wake));
+                let (open_here, served) = (Arc::clone(&open), Arc::clone(&connection));
                 let serve = move || {
                     // The asker going away is its own affair.
-                    let _ = serve(&connection, &calls, &*wake);
-                    open_here.fetch_sub(1, Ordering::Relaxed);
+                    let _ = serve(&served, &open_here, &calls, &*wake);
+                    open_here.end(&served);
                 };
                 if start_thread("admin", Priority::Normal, serve).is_err() {
-                    open.fetch_sub(1, Ordering::Relaxed);
+                    open.end(&connection);
                 }
             }
         };
@@ -94,6 +96,49 @@ impl Listening {
 impl Drop for Server {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// The connections that are served, the one that was heard last behind the others.
+#[derive(Default)]
+struct Open(Mutex<Vec<Served>>);
+
+struct Served {
+    connection: Arc<UnixStream>,
+    /// It has asked, and has no answer yet.
+    is_busy: bool,
+}
+
+impl Open {
+    fn all(&self) -> MutexGuard<'_, Vec<Served>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether there is room for this one, or somebody who is silent makes room.
+    fn begin(&self, connection: &Arc<UnixStream>) -> bool {
+        let mut all = self.all();
+        if all.len() >= CONNECTIONS_MAX {
+            let Some(silent) = all.iter().position(|one| !one.is_busy) else { return false };
+            // Its thread reads the end.
+            let _ = all.remove(silent).connection.shutdown(Shutdown::Both);
+        }
+        all.push(Served { connection: Arc::clone(connection), is_busy: false });
+        true
+    }
+
+    /// It asks, or has been answered. Whether it is served still.
+    fn heard(&self, connection: &Arc<UnixStream>, is_busy: bool) -> bool {
+        let mut all = self.all();
+        let Some(place) = all.iter().position(|one| Arc::ptr_eq(&one.connection, connection)) else {
+            return false;
+        };
+        let one = all.remove(place);
+        all.push(Served { is_busy, ..one });
+        true
+    }
+
+    fn end(&self, connection: &Arc<UnixStream>) {
+        self.all().retain(|one| !Arc::ptr_eq(&one.connection, connection));
     }
 }
 
@@ -127,13 +172,18 @@ fn bind(path: &Path) -> anyhow::Result<UnixListener> {
     Ok(listener)
 }
 
-fn serve(connection: &UnixStream, calls: &SyncSender<Call>, wake: &dyn Fn()) -> io::Result<()> {
+fn serve(
+    connection: &Arc<UnixStream>,
+    open: &Open,
+    calls: &SyncSender<Call>,
+    wake: &dyn Fn(),
+) -> io::Result<()> {
     connection.set_read_timeout(Some(PATIENCE))?;
     connection.set_write_timeout(Some(PATIENCE))?;
-    let mut reader = BufReader::new(connection);
+    let mut reader = BufReader::new(&**connection);
     loop {
         let mut line = String::new();
-        if reader.by_ref().take(LINE_BYTES_MAX).read_line(&mut line)? == 0 {
+        if reader.by_ref().take(LINE_BYTES_MAX).read_line(&mut line)? == 0 || !open.heard(connection, true) {
             return Ok(());
         }
         let response = match serde_json::from_str(&line) {
@@ -142,8 +192,9 @@ fn serve(connection: &UnixStream, calls: &SyncSender<Call>, wake: &dyn Fn()) -> 
         };
         let mut out = serde_json::to_vec(&response)?;
         out.push(b'\n');
-        let mut writer = connection;
+        let mut writer = &**connection;
         writer.write_all(&out)?;
+        open.heard(connection, false);
     }
 }
 
@@ -207,6 +258,35 @@ mod tests {
         drop(UnixListener::bind(&path).unwrap()); // leaves its file behind, as a killed process does
         assert!(path.exists());
         start(&path).unwrap();
+    }
+
+    /// Whoever holds all connections and says nothing does not keep an operator out.
+    #[test]
+    fn those_who_are_silent_make_room() {
+        let path = socket("silent.sock");
+        let (_server, calls) = start(&path).unwrap();
+        std::thread::spawn(move || {
+            for call in calls {
+                call.answer(|| Response::ok("here"));
+            }
+        });
+        let mut silent = Vec::new();
+        for n in 0..CONNECTIONS_MAX {
+            let mut one = UnixStream::connect(&path).unwrap();
+            // Some of them begin to say something, or have asked once.
+            match n % 3 {
+                0 => {}
+                1 => one.write_all(b"{").unwrap(),
+                _ => {
+                    one.write_all(b"{\"cmd\": \"status\"}\n").unwrap();
+                    BufReader::new(&one).read_line(&mut String::new()).unwrap();
+                }
+            }
+            silent.push(one);
+        }
+        for _ in 0..2 * CONNECTIONS_MAX {
+            assert_eq!(client::ask(&path, &Request::Status {}).unwrap(), "here");
+        }
     }
 
     #[test]

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use farlink_linux::priority::{Priority, start_thread};
 
+use crate::accept::connections;
+
 /// How long a whole request may take to come in.
 const REQUEST_MAX: Duration = Duration::from_secs(2);
 /// How long an asker may take to read the whole answer.
@@ -18,8 +20,6 @@ const AT_ONCE: usize = 8;
 const HEAD_BYTES_MAX: usize = 16 << 10;
 /// Headers of a request.
 const HEADERS_MAX: usize = 64;
-/// So long nothing is accepted where the process, or the machine, has no descriptors left.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// What is answered: a status line without the version, and text.
 pub type Answer = (&'static str, String);
@@ -27,12 +27,10 @@ pub type Answer = (&'static str, String);
 /// Serves for ever. `answer` is given the path of a GET or HEAD, and `None` for everything else.
 pub fn serve(listener: &TcpListener, answer: &Arc<impl Fn(Option<&str>) -> Answer + Send + Sync + 'static>) {
     let places = Arc::new(Places::default());
+    let mut accepted = connections(|| listener.accept().map(|(connection, _)| connection));
     loop {
         let place = Places::take(&places);
-        let Ok((connection, _)) = listener.accept() else {
-            std::thread::sleep(PAUSE);
-            continue;
-        };
+        let Some(connection) = accepted.next() else { return };
         let answer = Arc::clone(answer);
         let work = move || {
             // Its going away is the asker's own affair.
