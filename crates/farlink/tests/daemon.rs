@@ -254,6 +254,34 @@ fn what_is_removed_is_put_back_and_check_says_so() {
 }
 
 /// A host that stops reading makes a drain long: systemd would kill the daemon in the middle of it.
+/// The letter of a process's state, and `Z` until its parent has heard of its end. `None`: it is
+/// gone.
+fn state_of(pid: &str) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
+}
+
+#[test]
+fn a_watcher_that_is_killed_leaves_no_zombie_and_is_missed() {
+    if skipped("a_watcher_that_is_killed_leaves_no_zombie_and_is_missed") {
+        return;
+    }
+    let bed = Bed::new("watcher");
+    let mut daemon = bed.start(&["--link", "to-server"]);
+    let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", daemon.id())).unwrap();
+    let name = |pid: &&str| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let watcher = children.split_whitespace().find(|pid| name(pid).trim() == "farlink-watch").unwrap();
+    let pid = rustix::process::Pid::from_raw(watcher.parse().unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    bed.eventually("it is gone", || state_of(watcher).is_none());
+    bed.eventually("check says so", || {
+        let check = bed.ask(&["check", "--json", "--seconds", "1"]);
+        text(&check).contains("\"id\": \"unwatched\"")
+    });
+    terminate(&daemon);
+    daemon.wait().unwrap();
+}
+
 #[test]
 fn a_drain_that_takes_long_asks_systemd_for_more_time() {
     if skipped("a_drain_that_takes_long_asks_systemd_for_more_time") {

@@ -336,7 +336,9 @@ impl Driver {
         driver.divert(config.divert, bump)?;
         if config.watchdog {
             let devices = driver.net.faces.iter().map(AsFd::as_fd);
-            driver.watchdog = Some(Watchdog::start(Arc::clone(&driver.pulse), devices, config.heartbeat)?);
+            let (pulse, troubles) = (Arc::clone(&driver.pulse), driver.troubles.clone());
+            let unwatched = move || troubles.begin_unwatched();
+            driver.watchdog = Some(Watchdog::start(pulse, devices, config.heartbeat, unwatched)?);
         }
         if !records.is_empty() {
             tracing::warn!(

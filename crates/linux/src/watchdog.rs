@@ -42,6 +42,10 @@ const HUNG: i32 = 70;
 #[derive(Debug)]
 pub struct Heartbeat {
     page: NonNull<AtomicU32>,
+    /// The process outside.
+    watcher: libc::pid_t,
+    /// It has ended, and its place in the table of processes is free again.
+    has_ended: AtomicBool,
 }
 
 // SAFETY: the page is never unmapped, and an atomic may be used from any thread.
@@ -63,13 +67,27 @@ impl Heartbeat {
         .context(|| "mapping a page for the heartbeat".to_owned())?;
         let page = NonNull::new(page.cast::<AtomicU32>())
             .ok_or_else(|| Error::Refused("the heartbeat was mapped nowhere".to_owned()))?;
-        Ok(Self { page })
+        Ok(Self { page, watcher: 0, has_ended: AtomicBool::new(false) })
     }
 
     fn count(&self) -> &AtomicU32 {
         // SAFETY: the mapping is as large as a page, aligned, zeroed by the kernel, and lives as
         // long as the process.
         unsafe { self.page.as_ref() }
+    }
+
+    /// Whether somebody outside watches still. One that was killed is taken out of the table of
+    /// processes, which nobody else would do.
+    fn is_watched(&self) -> bool {
+        if self.has_ended.load(Ordering::Relaxed) {
+            return false;
+        }
+        let mut status = 0;
+        // SAFETY: a plain system call; `status` lives through it. The number is that of a child
+        // until it has been waited for, here and nowhere else.
+        let ended = unsafe { libc::waitpid(self.watcher, &raw mut status, libc::WNOHANG) };
+        self.has_ended.store(ended != 0, Ordering::Relaxed);
+        ended == 0
     }
 }
 
@@ -89,7 +107,7 @@ pub fn start_outside() -> Result<Heartbeat> {
     match unsafe { libc::fork() } {
         -1 => Err(Error::last_os("starting the process that watches from outside")),
         0 => watch_from_outside(&heartbeat, parent, &pidfd, stat.as_ref()),
-        _ => Ok(heartbeat),
+        watcher => Ok(Heartbeat { watcher, ..heartbeat }),
     }
 }
 
@@ -180,11 +198,12 @@ pub(crate) struct Watchdog {
 
 impl Watchdog {
     /// Watches a loop that reads from these devices. They must stay open until this is dropped, or
-    /// hears of others.
+    /// hears of others. `unwatched` is called once if nobody watches from outside any more.
     pub(crate) fn start<'a>(
         pulse: Arc<Pulse>,
         devices: impl Iterator<Item = BorrowedFd<'a>>,
         heartbeat: Option<Arc<Heartbeat>>,
+        unwatched: impl FnOnce() + Send + 'static,
     ) -> Result<Self> {
         let devices = Arc::new(Mutex::new(numbers(devices)));
         let watched = Arc::clone(&devices);
@@ -192,9 +211,15 @@ impl Watchdog {
         let until = Arc::clone(&stop);
         let watch = move || {
             let mut hung = Hung::default();
+            let mut unwatched = Some(unwatched);
             while !until.load(Ordering::Relaxed) {
                 if let Some(heartbeat) = &heartbeat {
                     heartbeat.count().fetch_add(1, Ordering::Relaxed);
+                    if !heartbeat.is_watched()
+                        && let Some(tell) = unwatched.take()
+                    {
+                        tell();
+                    }
                 }
                 let is_answering = pulse.is_answering.load(Ordering::Relaxed);
                 if hung.look(pulse.position(), is_answering, || any_waits(&watched)) {

@@ -11,6 +11,8 @@ pub(super) const LISTS: &str = "interfaces-unread";
 pub(super) const DEVICES: &str = "device-missing";
 /// The journal cannot keep what is held.
 pub(super) const JOURNAL: &str = "journal-without-room";
+/// Nobody outside watches this process.
+pub(super) const WATCHER: &str = "unwatched";
 
 /// What could not be done beside carrying packets: shared by those who work and those who ask. It
 /// is told with [`super::DiversionStatus::found`].
@@ -31,6 +33,17 @@ impl Troubles {
                 Severity::Warning | Severity::Problem => tracing::error!(%error, "{text}"),
             }
         }
+    }
+
+    /// The process outside has ended.
+    pub(super) fn begin_unwatched(&self) {
+        self.begin(
+            WATCHER,
+            Severity::Warning,
+            "the process that watches this one from outside has ended: should this one be stopped, or hang as a whole, packets stay in its \
+             devices. A restart brings another one",
+            &"somebody has ended it",
+        );
     }
 
     /// It is over.

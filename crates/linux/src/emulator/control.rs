@@ -27,6 +27,9 @@ const LINE_MAX_BYTES: u64 = 64 * 1024;
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Serves the control socket until dropped.
+/// After an error of the socket.
+const ERROR_PAUSE: Duration = Duration::from_millis(100);
+
 pub(super) struct Server {
     path: PathBuf,
     is_over: Arc<AtomicBool>,
@@ -46,9 +49,13 @@ impl Server {
                 if ended.load(Ordering::Acquire) {
                     return;
                 }
-                if let Ok(stream) = stream {
-                    let control = Arc::clone(&control);
-                    std::thread::spawn(move || serve(stream, &control));
+                match stream {
+                    Ok(stream) => {
+                        let control = Arc::clone(&control);
+                        std::thread::spawn(move || serve(stream, &control));
+                    }
+                    // Without descriptors left it would fail again at once.
+                    Err(_) => std::thread::sleep(ERROR_PAUSE),
                 }
             }
         });
