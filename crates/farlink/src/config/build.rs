@@ -51,6 +51,8 @@ pub struct Settings {
     pub file: Option<PathBuf>,
     /// The file says how large the buffer pool is.
     pub(super) is_pool_said: bool,
+    /// The file says how many packets may wait in a device.
+    pub(super) is_queue_said: bool,
 }
 
 /// How often links may be said to have another delay and another rate.
@@ -138,6 +140,7 @@ pub fn build(file: &File, source: Source<'_>, quick: &Quick) -> Result<Settings,
     let socket = socket.unwrap_or_else(|| PathBuf::from(super::DEFAULT_SOCKET));
     Ok(Settings {
         is_pool_said: file.limits.pool_bytes.is_some(),
+        is_queue_said: file.divert.queue_packets.is_some(),
         queue_packets: file.divert.queue_packets.map_or(DEFAULT_QUEUE_PACKETS, |n| n.0 as u32),
         // Beside the socket, so that several gateways on one machine do not share it.
         journal: file.divert.journal.clone().unwrap_or_else(|| socket.with_extension("journal")),

@@ -9,10 +9,17 @@ use super::Settings;
 /// control group allows.
 const POOL_TOTAL_PARTS: u64 = 8;
 const POOL_ALLOWED_PARTS: u64 = 2;
+/// The queue of a device holds this part of the memory of the machine at most, were it full of the
+/// largest packets. The kernel has it, and no control group counts it.
+const QUEUE_TOTAL_PARTS: u64 = 8;
+/// A super-segment.
+const LARGEST_PACKET_BYTES: u64 = 64 << 10;
+/// What the kernel gives a device by itself.
+const QUEUE_PACKETS_MIN: u32 = 500;
 
 impl Settings {
     /// The same on a machine with so much memory: where the file does not say how large the buffer
-    /// pool is, it leaves the others most of it.
+    /// pool is, and the queues of devices, they leave the others most of it.
     #[must_use]
     pub fn on(mut self, memory: Memory) -> Self {
         let limits = &mut self.gateway.limits;
@@ -25,6 +32,11 @@ impl Settings {
             let most = usize::try_from(most).unwrap_or(usize::MAX);
             limits.pool_bytes = limits.pool_bytes.min(most.max(least));
         }
+        if let Some(total) = memory.total_bytes.filter(|_| !self.is_queue_said) {
+            let most = total / QUEUE_TOTAL_PARTS / LARGEST_PACKET_BYTES;
+            let most = u32::try_from(most).unwrap_or(u32::MAX).max(QUEUE_PACKETS_MIN);
+            self.queue_packets = self.queue_packets.min(most);
+        }
         self
     }
 }
@@ -33,6 +45,19 @@ impl Settings {
 mod tests {
     use super::super::tests::settings;
     use super::*;
+
+    #[test]
+    fn the_usual_queue_of_a_device_leaves_others_most_of_the_memory() {
+        let queue = |text: &str, total_mib: u64| {
+            let memory = Memory { total_bytes: Some(total_mib << 20), allowed_bytes: Some(1 << 20) };
+            settings(text).unwrap().on(memory).queue_packets
+        };
+        let usual = "[[link]]\ninterface='sat0'\n";
+        assert_eq!(queue(usual, 16_384), 10_000);
+        assert_eq!(queue(usual, 512), 1_024);
+        assert_eq!(queue(usual, 128), 500, "with less a moment's wait would lose packets");
+        assert_eq!(queue(&format!("{usual}[divert]\nqueue_packets=4000"), 128), 4_000, "the operator knows");
+    }
 
     #[test]
     fn the_usual_pool_leaves_others_most_of_the_memory() {
