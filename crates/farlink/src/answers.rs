@@ -185,6 +185,7 @@ impl Answerer {
         let links = links(attendance);
         let is_link = |name: &str| links.iter().any(|(_, interface)| interface == name);
         let (ports, diverted) = (attendance.status().ports, attendance.diverted());
+        let diversion = attendance.diversion();
         let interfaces = ports.into_iter().map(|p| Interface {
             is_link: is_link(&p.interface),
             device_index: diverted.iter().find(|d| d.tun == p.tun).map_or(0, |d| d.tun_index),
@@ -195,7 +196,7 @@ impl Answerer {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_seconds: attendance.status().uptime_s as u64,
             pid: self.pid,
-            method: attendance.diversion().method.to_owned(),
+            method: diversion.method.to_owned(),
             instance: self.divert.instance.clone(),
             mark_mask: self.divert.mark_mask,
             table_base: self.divert.table_base,
@@ -203,7 +204,9 @@ impl Answerer {
             interfaces: interfaces.collect(),
             whole: attendance.whole(),
             shims: self.divert.shims(),
-            trouble: attendance.diversion().found,
+            in_place: Some(diversion.in_place),
+            captures: diversion.captures,
+            trouble: diversion.found,
         }
     }
 }

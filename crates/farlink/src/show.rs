@@ -198,11 +198,12 @@ fn status_text(status: &Value) -> String {
             gateways_of(link),
         ]);
     }
-    let mut interfaces = Table::new(&["INTERFACE", "STATE", "DEVICE", "READ", "WRITTEN", "LOST"]);
+    let mut interfaces = Table::new(&["INTERFACE", "STATE", "CAPTURED", "DEVICE", "READ", "WRITTEN", "LOST"]);
     for interface in list(status, "/interfaces") {
         interfaces.row([
             text(interface, "/name"),
             state_of_interface(interface),
+            words::captured(status, interface),
             text(interface, "/device"),
             bytes(number(interface, "/bytes_in")),
             bytes(number(interface, "/bytes_out")),
@@ -249,8 +250,7 @@ fn status_text(status: &Value) -> String {
         }
     }
     for found in list(status, "/diversion/found") {
-        let kind = if text(found, "/severity") == "problem" { "problem:" } else { "warning:" };
-        out += &format!("{kind:<12} {}\n", text(found, "/text"));
+        out += &format!("{:<12} {}\n", text(found, "/severity") + ":", text(found, "/text"));
     }
     let of_links = list(status, "/links").iter();
     for said in of_links.clone().filter_map(undeclared::advice).chain(of_links.filter_map(words::boxes)) {

@@ -50,6 +50,18 @@ pub fn state_of_interface(interface: &Value) -> &'static str {
     if is_up(interface) { "up" } else { "down" }
 }
 
+/// How far it can be with what is captured at an interface.
+pub const CAPTURE_STATES: [&str; 3] = ["wanted", "attached", "proven"];
+
+/// What is captured at an interface, and how that stands: `in proven, out attached`.
+pub fn captured(status: &Value, interface: &Value) -> String {
+    let called = text(interface, "/called");
+    let captures = list(status, "/diversion/captures").iter().filter(|c| text(c, "/interface") == called);
+    let said: Vec<_> = captures.map(|c| format!("{} {}", text(c, "/direction"), text(c, "/state"))).collect();
+    // Where it is away, and where an older gateway does not say.
+    if said.is_empty() { "-".to_owned() } else { said.join(", ") }
+}
+
 fn is_up(of: &Value) -> bool {
     of.pointer("/up") == Some(&Value::Bool(true))
 }

@@ -138,6 +138,7 @@ mod sealed {
     impl Plain for u32 {}
     impl Plain for u64 {}
     impl Plain for [u8; 8] {}
+    impl Plain for [u32; 3] {}
 }
 
 impl<T: Copy + Default + sealed::Plain> Plain for T {}
@@ -225,6 +226,15 @@ pub enum Attached {
     Filter(Filter),
 }
 
+/// By what a program stands at an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Means {
+    /// By tcx, which takes no place from anybody.
+    Tcx,
+    /// By a filter, in a qdisc that takes the place of another one.
+    Filter,
+}
+
 /// `off` in the environment: programs are attached as kernels before 6.6 do it.
 const TCX: &str = "FARLINK_TCX";
 
@@ -243,6 +253,15 @@ impl Attached {
             }
         }
         Filter::attach(program, interface, side).map(Self::Filter)
+    }
+
+    /// By what it stands there.
+    #[must_use]
+    pub const fn means(&self) -> Means {
+        match self {
+            Self::Link(_) => Means::Tcx,
+            Self::Filter(_) => Means::Filter,
+        }
     }
 
     /// The interface at which it stands. `None`: somebody has taken it away, or the interface is

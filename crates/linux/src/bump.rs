@@ -6,25 +6,28 @@
 
 mod assembler;
 mod program;
+mod standing;
 mod tap;
+mod words;
 
 use std::collections::HashMap;
-use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use farlink_wire::ip::PROTOCOL_TCP;
+pub use standing::{Post, Refusal, Stand};
 pub use tap::{Arrival, Mac, Side, Tap, Target, Way, injected_source};
 
-use crate::bpf::{self, ARRAY, DEVICE_HASH, HASH, Map};
+use crate::bpf::{self, ARRAY, DEVICE_HASH, HASH, Map, Means};
+use crate::classifier;
 use crate::divert::Families;
-use crate::error::{Error, Result};
-use crate::listener;
-use crate::netlink::{Family, Link};
-use crate::programs::helper;
-use program::{
-    CONFIGURED, RANK_SHIFT, SLOT_LEFT, SLOT_PLAIN, SLOT_V6, SLOTS, Tables, WHOLE, WITHOUT_V4, WITHOUT_V6,
+use crate::error::{Error, Holder, Result};
+use crate::netlink::{Family, Link, Socket};
+use program::Tables;
+use words::{
+    CONFIGURED, Entry, RANK_SHIFT, SLOT_LEFT, SLOT_PLAIN, SLOT_SENT, SLOT_V6, SLOTS, WHOLE, WITHOUT_V4,
+    WITHOUT_V6,
 };
 
 /// Interfaces that there can be.
@@ -55,7 +58,7 @@ impl Programs {
     }
 }
 
-/// TCP packets of one family that came in by a bumped interface.
+/// TCP packets of one family that came in by a bumped interface, and of Farlink that left by it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Passed {
     /// SYNs that left the machine by another configured interface. With those that were not taken
@@ -65,6 +68,10 @@ pub struct Passed {
     pub others: u64,
     /// SYNs that would have been taken, had their family not been let go.
     pub plain: u64,
+    /// SYNs of Farlink that have left by the bumped interface.
+    pub sent_syns: u64,
+    /// The same of other packets.
+    pub sent_others: u64,
 }
 
 /// All bumps of a gateway. Dropped, they are gone, and packets take their ordinary way.
@@ -73,7 +80,7 @@ pub struct Bump {
     /// Bumped interface -> its devices.
     incoming: Map<u32>,
     leaving: Map<u32>,
-    interfaces: Map<u32>,
+    interfaces: Map<Entry>,
     counts: Map<u64>,
     /// Interface -> its hardware address.
     addresses: Map<[u8; 8]>,
@@ -98,8 +105,8 @@ struct Configured {
 /// Where programs stand.
 #[derive(Debug, Default)]
 struct Attached {
-    /// Device -> what holds the program there; `None`: the kernel has refused.
-    served: HashMap<u32, Option<bpf::Attached>>,
+    /// Device -> its program.
+    served: HashMap<u32, Served>,
     /// Configured interface -> what holds the programs there.
     held: HashMap<u32, Held>,
 }
@@ -108,26 +115,61 @@ fn locked<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
     what.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The program of a device.
+#[derive(Debug)]
+enum Served {
+    By(bpf::Attached),
+    Refused(Refusal),
+}
+
+impl Served {
+    fn post(&self, device: u32) -> Result<Post> {
+        let stand = match self {
+            Self::By(program) if program.stands_at()? == Some(device) => Stand::Whole,
+            Self::By(program) => Stand::Removed(program.means()),
+            Self::Refused(refusal) => Stand::Refused(refusal.clone()),
+        };
+        Ok(Post { sides: &[bpf::Side::Ingress], devices: None, is_device: true, stand })
+    }
+}
+
 /// The programs at an interface.
 #[derive(Debug)]
 struct Held {
     /// Its packets begin with an Ethernet header.
     has_ethernet: bool,
-    /// At which sides one stands.
+    /// At which sides one is wanted.
     sides: &'static [bpf::Side],
-    /// What holds them; fewer where the kernel has refused.
+    /// Where its packets go.
+    devices: Option<(u32, u32)>,
+    /// What holds the programs: of each side, or none.
     programs: Vec<bpf::Attached>,
-    /// Nobody else has it: see [`claim`].
-    claim: Option<UnixListener>,
+    /// The device that has the interface's name: see [`claim`].
+    claimed_by: Option<u32>,
+    /// Its packets do not go to the devices yet.
+    is_unled: bool,
+    /// Why there are no programs.
+    refusal: Option<Refusal>,
 }
 
 impl Held {
-    fn are_at(&self, interface: u32) -> Result<bool> {
-        let mut count = 0;
+    fn post(&self, interface: u32) -> Result<Post> {
+        let mut stand = match &self.refusal {
+            Some(refusal) => Stand::Refused(refusal.clone()),
+            None => Stand::Whole,
+        };
         for program in &self.programs {
-            count += usize::from(program.stands_at()? == Some(interface));
+            if program.stands_at()? != Some(interface) {
+                stand = Stand::Removed(program.means());
+            }
         }
-        Ok(count == self.sides.len())
+        Ok(Post { sides: self.sides, devices: self.devices, is_device: false, stand })
+    }
+
+    fn release(&mut self, interface: u32) {
+        if let Some(device) = self.claimed_by.take() {
+            release(interface, device);
+        }
     }
 }
 
@@ -166,12 +208,12 @@ impl Bump {
         })
     }
 
-    /// Whether programs can be attached here, at the loopback interface for a moment.
+    /// Whether programs can be attached here, at the loopback interface for a moment; and by what.
     ///
     /// # Errors
     /// The kernel cannot, or does not let us.
-    pub fn probe(&self) -> Result<()> {
-        bpf::Attached::at(&self.ethernet.egress, LOOPBACK, bpf::Side::Egress).map(drop)
+    pub fn probe(&self) -> Result<Means> {
+        bpf::Attached::at(&self.ethernet.egress, LOOPBACK, bpf::Side::Egress).map(|held| held.means())
     }
 
     /// Whether this process can have bumps here.
@@ -179,7 +221,27 @@ impl Bump {
     /// # Errors
     /// Why it cannot.
     pub fn is_possible() -> Result<()> {
-        Self::load(&[PROTOCOL_TCP]).and_then(|bump| bump.probe())
+        Self::load(&[PROTOCOL_TCP]).and_then(|bump| bump.probe()).map(drop)
+    }
+
+    /// The same for bumps at these interfaces, where something else may be done: before Linux 6.6
+    /// they take the place of the qdisc `ingress`, which others may have, or want.
+    ///
+    /// # Errors
+    /// Why it cannot, or [`crate::Error::Held`].
+    pub fn is_free_at(&self, interfaces: &[String]) -> Result<()> {
+        match self.probe()? {
+            Means::Tcx => Ok(()),
+            Means::Filter => classifier::may_stand_at(interfaces, Path::new("/")),
+        }
+    }
+
+    /// As [`Bump::is_free_at`], of a process that has none yet.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn is_possible_at(interfaces: &[String]) -> Result<()> {
+        Self::load(&[PROTOCOL_TCP]).and_then(|bump| bump.is_free_at(interfaces))
     }
 
     /// From here on what is written to this device reaches interfaces.
@@ -192,13 +254,12 @@ impl Bump {
         let old = locked(&self.attached).served.remove(&device);
         let was_served = old.is_some();
         drop(old);
-        let held = bpf::Attached::at(&self.inject, device, bpf::Side::Ingress);
-        let (held, outcome) = match held {
-            Ok(held) => (Some(held), Ok(())),
-            Err(error) => (None, Err(error)),
+        let (served, outcome) = match bpf::Attached::at(&self.inject, device, bpf::Side::Ingress) {
+            Ok(program) => (Served::By(program), Ok(())),
+            Err(error) => (Served::Refused(Refusal::from(&error)), Err(error)),
         };
-        if was_served || held.is_some() {
-            locked(&self.attached).served.insert(device, held);
+        if was_served || outcome.is_ok() {
+            locked(&self.attached).served.insert(device, served);
         }
         outcome
     }
@@ -220,7 +281,30 @@ impl Bump {
         let entry = u32::from(rank) << RANK_SHIFT | flags;
         let mut configured = locked(&self.configured);
         configured.interfaces.insert(interface, entry);
-        self.interfaces.put(interface, entry | without(configured.families))
+        self.write(interface, entry | without(configured.families))
+    }
+
+    /// What has been seen stays seen.
+    fn write(&self, interface: u32, entry: u32) -> Result<()> {
+        let [_, came, left] = self.interfaces.get(interface).unwrap_or_default();
+        self.interfaces.put(interface, [entry, came, left])
+    }
+
+    /// Whether the programs at an interface have seen a packet that came in, and one that left,
+    /// since [`Bump::forget_seen`].
+    #[must_use]
+    pub fn seen(&self, interface: u32) -> [bool; 2] {
+        let [_, came, left] = self.interfaces.get(interface).unwrap_or_default();
+        [came != 0, left != 0]
+    }
+
+    /// See [`Bump::seen`].
+    pub fn forget_seen(&self, interface: u32) {
+        let configured = locked(&self.configured);
+        if let Some(entry) = configured.interfaces.get(&interface) {
+            // What is there can be replaced.
+            let _ = self.interfaces.put(interface, [entry | without(configured.families), 0, 0]);
+        }
     }
 
     /// Which families are taken from here on.
@@ -230,9 +314,8 @@ impl Bump {
     pub fn set_families(&self, families: Families) -> Result<()> {
         let mut configured = locked(&self.configured);
         configured.families = families;
-        let put =
-            |(interface, entry): (&u32, &u32)| self.interfaces.put(*interface, entry | without(families));
-        configured.interfaces.iter().try_for_each(put)
+        let write = |(interface, entry): (&u32, &u32)| self.write(*interface, entry | without(families));
+        configured.interfaces.iter().try_for_each(write)
     }
 
     /// Which families are taken.
@@ -242,59 +325,61 @@ impl Bump {
     }
 
     /// Packets of this interface go to these devices from here on: what comes in, and what leaves.
-    /// Without devices it is only counted what leaves. Where programs stand they stay.
+    /// Without devices it is only counted what leaves. Where programs stand they stay. What could
+    /// not be done is wanted all the same: see [`Bump::posts`].
     ///
     /// # Errors
-    /// One of the two has gone.
+    /// A device has gone, somebody else has the place, or the kernel refuses.
     pub fn attach(&self, interface: &Link, devices: Option<(u32, u32)>) -> Result<()> {
-        match devices {
-            Some((incoming, leaving)) => {
-                self.incoming.put(interface.index, incoming)?;
-                self.leaving.put(interface.index, leaving)?;
-            }
-            None => self.take_nothing_of(interface.index),
-        }
+        let index = interface.index;
         if let Some([a, b, c, d, e, f]) = interface.ethernet {
-            self.addresses.put(interface.index, [a, b, c, d, e, f, 0, 0])?;
+            self.addresses.put(index, [a, b, c, d, e, f, 0, 0])?;
         }
         let sides: &[_] =
             if devices.is_some() { &[bpf::Side::Ingress, bpf::Side::Egress] } else { &[bpf::Side::Egress] };
         let mut attached = locked(&self.attached);
-        if attached.held.get(&interface.index).is_some_and(|held| held.sides == sides) {
-            return Ok(());
+        let held = attached.held.entry(index).or_insert_with(|| Held {
+            has_ethernet: interface.ethernet.is_some(),
+            sides,
+            devices,
+            programs: Vec::new(),
+            claimed_by: None,
+            is_unled: true,
+            refusal: None,
+        });
+        if devices.is_none() {
+            self.take_nothing_of(index);
         }
-        let has_ethernet = interface.ethernet.is_some();
-        let held = Held { has_ethernet, sides, programs: Vec::new(), claim: None };
-        attached.held.insert(interface.index, held);
-        drop(attached);
-        self.put_back(interface.index)
+        if held.devices != devices {
+            held.release(index);
+        }
+        if held.sides != sides {
+            held.programs.clear();
+        }
+        (held.sides, held.devices, held.is_unled) = (sides, devices, true);
+        self.put_up(index, held)
     }
 
-    /// The interfaces, and the devices, at which a program does not stand any more.
+    /// The interfaces, and the devices, at which programs are wanted, and how those stand.
     ///
     /// # Errors
     /// The kernel does not answer.
-    pub fn missing(&self) -> Result<Vec<u32>> {
-        let mut missing = Vec::new();
+    pub fn posts(&self) -> Result<HashMap<u32, Post>> {
         let attached = locked(&self.attached);
-        for (device, held) in &attached.served {
-            if held.as_ref().map(bpf::Attached::stands_at).transpose()?.flatten() != Some(*device) {
-                missing.push(*device);
-            }
+        let mut posts = HashMap::new();
+        for (device, served) in &attached.served {
+            posts.insert(*device, served.post(*device)?);
         }
         for (interface, held) in &attached.held {
-            if !held.are_at(*interface)? {
-                missing.push(*interface);
-            }
+            posts.insert(*interface, held.post(*interface)?);
         }
-        missing.sort_unstable();
-        Ok(missing)
+        Ok(posts)
     }
 
     /// Attaches the programs again that belong to this interface or device.
     ///
     /// # Errors
-    /// It is gone, or the kernel refuses.
+    /// It is gone, somebody else has the place, or the kernel refuses.
     pub fn put_back(&self, index: u32) -> Result<()> {
         let mut attached = locked(&self.attached);
         if attached.served.contains_key(&index) {
@@ -304,11 +389,34 @@ impl Bump {
         let Some(held) = attached.held.get_mut(&index) else { return Ok(()) };
         // Two of the same would take a packet twice.
         held.programs.clear();
-        if held.claim.is_none() && held.sides.contains(&bpf::Side::Ingress) {
-            held.claim = Some(claim(index)?);
+        self.put_up(index, held)
+    }
+
+    /// Does what is missing at an interface, or says why it cannot be done.
+    fn put_up(&self, index: u32, held: &mut Held) -> Result<()> {
+        let outcome = self.try_put_up(index, held);
+        held.refusal = outcome.as_ref().err().map(Refusal::from);
+        if outcome.is_err() {
+            // At one side alone they would take one direction only.
+            held.programs.clear();
+        }
+        outcome
+    }
+
+    fn try_put_up(&self, index: u32, held: &mut Held) -> Result<()> {
+        if let Some((incoming, leaving)) = held.devices.filter(|_| held.is_unled) {
+            self.incoming.put(index, incoming)?;
+            self.leaving.put(index, leaving)?;
+        }
+        held.is_unled = false;
+        if let Some((device, _)) = held.devices
+            && held.claimed_by != Some(device)
+        {
+            claim(index, device)?;
+            held.claimed_by = Some(device);
         }
         let programs = if held.has_ethernet { &self.ethernet } else { &self.plain };
-        for side in held.sides {
+        for side in held.sides.iter().skip(held.programs.len()) {
             let program = if *side == bpf::Side::Ingress { &programs.ingress } else { &programs.egress };
             held.programs.push(bpf::Attached::at(program, index, *side)?);
         }
@@ -320,7 +428,13 @@ impl Bump {
     pub fn passed(&self, rank: u16, family: Family) -> Passed {
         let of = if family == Family::V6 { SLOT_V6 } else { 0 };
         let count = |slot| self.counts.get(u32::from(rank) * SLOTS + of + slot).unwrap_or(0);
-        Passed { syns: count(SLOT_LEFT), others: count(SLOT_LEFT + 1), plain: count(SLOT_PLAIN) }
+        Passed {
+            syns: count(SLOT_LEFT),
+            others: count(SLOT_LEFT + 1),
+            plain: count(SLOT_PLAIN),
+            sent_syns: count(SLOT_SENT),
+            sent_others: count(SLOT_SENT + 1),
+        }
     }
 
     /// This interface is gone, or no concern any more: its packets take their ordinary way. The
@@ -335,14 +449,17 @@ impl Bump {
     pub fn leave(&self, interface: u32) {
         self.addresses.take_out(interface);
         let held = locked(&self.attached).held.remove(&interface);
-        drop(held);
+        if let Some(mut held) = held {
+            held.release(interface);
+        }
     }
 
     /// All packets take their ordinary way. What is written still arrives. The programs stay until
     /// this is dropped: to take one away takes the kernel some time.
     pub fn take_nothing(&self) {
-        for interface in locked(&self.attached).held.keys() {
+        for (interface, held) in &mut locked(&self.attached).held {
             self.take_nothing_of(*interface);
+            held.is_unled = false;
         }
     }
 
@@ -353,14 +470,30 @@ impl Bump {
 }
 
 /// One bump at an interface, of whichever process: two would give each other every packet for ever.
-fn claim(interface: u32) -> Result<UnixListener> {
-    let claimed = helper().map_or_else(|| listener::claim(interface), |helper| helper.claim(interface));
-    claimed.map_err(|error| match error.kind() {
-        io::ErrorKind::AddrInUse => Error::Refused(format!(
-            "another Farlink process has a bump at interface {interface}; two of them need different interfaces (`attach`)"
-        )),
-        _ => Error::os(format!("claiming interface {interface}"), error),
+/// Its device takes the interface's number as one more name. No two devices of a network namespace
+/// have the same, only who may configure the network gives one, and it goes with the device, which
+/// goes with the process.
+fn claim(interface: u32, device: u32) -> Result<()> {
+    let claimed = Socket::open()?.link_name_add(device, &claim_name(interface));
+    claimed.map_err(|error| match error.is(libc::EEXIST) {
+        true => Error::Held {
+            by: Holder::Farlink,
+            what: format!(
+                "another Farlink process has a bump at interface {interface}; two of them need different interfaces (`attach`)"
+            ),
+        },
+        false => error,
     })
+}
+
+fn claim_name(interface: u32) -> String {
+    format!("farlink-bump-{interface}")
+}
+
+/// Another process may have a bump there.
+fn release(interface: u32, device: u32) {
+    // One that is gone has no names either.
+    let _ = Socket::open().and_then(|mut socket| socket.link_name_remove(device, &claim_name(interface)));
 }
 
 /// What the programs are told of families that are let go.

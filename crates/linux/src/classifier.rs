@@ -3,14 +3,16 @@
 //! then is up to the program, and the next one to attach takes its place.
 
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use crate::bpf::{Side, program_id};
-use crate::error::Result;
+use crate::error::{Error, Holder, Result};
 use crate::netlink::{Answer, Attributes, Message, Socket};
 
 const RTM_NEWQDISC: u16 = 36;
 const RTM_DELQDISC: u16 = 37;
+const RTM_GETQDISC: u16 = 38;
 const RTM_NEWTFILTER: u16 = 44;
 const RTM_DELTFILTER: u16 = 45;
 const RTM_GETTFILTER: u16 = 46;
@@ -70,7 +72,8 @@ impl Filter {
     /// Attaches a program to an interface of the calling thread's network namespace.
     ///
     /// # Errors
-    /// There is no such interface, or the kernel lacks cls_bpf or clsact.
+    /// There is no such interface, the kernel lacks cls_bpf or clsact, or [`Error::Held`]: the
+    /// qdisc `ingress` stands there.
     pub fn attach(program: &OwnedFd, interface: u32, side: Side) -> Result<Self> {
         let mut socket = Socket::open()?;
         let mut qdisc =
@@ -78,6 +81,10 @@ impl Filter {
         qdisc.attr_str(TCA_KIND, "clsact");
         let made_qdisc = match socket.request(qdisc, "adding the qdisc clsact") {
             Ok(()) => true,
+            // SQM's takes the same place, with room for what comes in alone.
+            Err(e) if e.is(libc::EEXIST) && of_ingress(&mut socket)?.contains(&interface) => {
+                return Err(beside_ingress(&format!("interface {interface}")));
+            }
             // One of a process that was killed has Farlink's filters.
             Err(e) if e.is(libc::EEXIST) => has_filters(&mut socket, interface, true)?,
             Err(e) => return Err(e),
@@ -145,6 +152,56 @@ impl Drop for Filter {
     }
 }
 
+/// The interfaces at which the qdisc `ingress` stands.
+fn of_ingress(socket: &mut Socket) -> Result<Vec<u32>> {
+    let mut found = Vec::new();
+    let request = Message::new(RTM_GETQDISC, 0, &body(0, 0, 0, 0));
+    socket.dump(request, "listing qdiscs", |answer| {
+        let Some((fixed, attributes)) = answer.split(TCMSG_BYTES) else { return };
+        let interface = fixed.get(4..8).and_then(|bytes| bytes.first_chunk().copied());
+        if attributes.find_str(TCA_KIND).as_deref() == Some("ingress") {
+            found.extend(interface.map(u32::from_ne_bytes));
+        }
+    })?;
+    Ok(found)
+}
+
+fn beside_ingress(place: &str) -> Error {
+    let what = format!(
+        "the qdisc `ingress` stands at {place} (SQM, or whoever else shapes what comes in), where programs need `clsact` before Linux 6.6"
+    );
+    Error::Held { by: Holder::IngressQdisc, what }
+}
+
+/// Where scripts of SQM are, or what they are told.
+const SQM: [&str; 3] = ["usr/lib/sqm", "etc/config/sqm", "etc/sqm"];
+
+/// Whether filters may stand at these interfaces, as far as those are there: each takes the place
+/// of the qdisc `ingress`. Where somebody has that, or `root` has what puts it there when it likes,
+/// they may not.
+///
+/// # Errors
+/// [`Error::Held`], or the kernel does not answer.
+pub fn may_stand_at(interfaces: &[String], root: &Path) -> Result<()> {
+    let mut socket = Socket::open()?;
+    let there = of_ingress(&mut socket)?;
+    for name in interfaces {
+        if socket.link(name)?.is_some_and(|link| there.contains(&link.index)) {
+            return Err(beside_ingress(name));
+        }
+    }
+    match SQM.iter().map(|path| root.join(path)).find(|path| path.exists()) {
+        None => Ok(()),
+        Some(path) => Err(Error::Held {
+            by: Holder::IngressQdisc,
+            what: format!(
+                "SQM is installed ({}), and before Linux 6.6 programs at an interface take the place of its qdisc `ingress`",
+                path.display()
+            ),
+        }),
+    }
+}
+
 fn options<'a>(answer: &Answer<'a>) -> Option<Attributes<'a>> {
     let (_, attributes) = answer.split(TCMSG_BYTES)?;
     attributes.find(TCA_OPTIONS).map(Attributes::new)
@@ -184,4 +241,21 @@ pub fn sweep() -> Result<usize> {
         remove_unused_qdisc(&mut socket, link.index)?;
     }
     Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_sqm_is_installed_its_place_is_left_to_it() {
+        let root = std::env::temp_dir().join(format!("farlink-sqm-{}", std::process::id()));
+        std::fs::create_dir_all(root.join("etc/config")).unwrap();
+        assert!(may_stand_at(&[], &root).is_ok(), "another package's configuration");
+        std::fs::write(root.join("etc/config/sqm"), "config queue\n").unwrap();
+        let refused = may_stand_at(&[], &root).unwrap_err();
+        assert!(matches!(refused, Error::Held { by: Holder::IngressQdisc, .. }), "{refused}");
+        assert!(refused.to_string().contains("etc/config/sqm"), "{refused}");
+        std::fs::remove_dir_all(&root).unwrap();
+    }
 }

@@ -8,6 +8,7 @@
 mod audit;
 mod blame;
 mod blame_bump;
+mod capture;
 mod diagnose;
 mod diagnosis;
 mod dropped;
@@ -26,7 +27,10 @@ pub use audit::{Auditor, Missing};
 pub use blame::{Cause, Lost, blame};
 pub(crate) use blame_bump::FOUND_AT_BUMP;
 pub use blame_bump::{LostAtBump, blame_bump};
+pub use capture::{Capture, CaptureState, Direction};
+pub(crate) use capture::{not_attached, not_seen};
 pub(crate) use diagnose::NO_INTERFACE;
+pub(crate) use diagnose::by_policy;
 pub use diagnose::{diagnose, refusal, verify};
 pub use diagnosis::{Diagnosis, Remedy, Severity};
 pub use dropped::dropped;

@@ -32,7 +32,7 @@ mod troubles;
 mod wanted;
 mod workshop;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::ops::Range;
 use std::os::fd::AsFd;
@@ -56,7 +56,7 @@ pub use wanted::{By, Finder, found_by, matches, that_forward};
 
 use crate::bump::Bump;
 use crate::clock;
-use crate::divert::{Divert, DivertConfig, Diverted};
+use crate::divert::{Diagnosis, Divert, DivertConfig, Diverted};
 use crate::error::{Error, Result};
 use crate::event_loop::{Interest, Poller, Ready, Signals, Waker};
 use crate::guard::{BumpGuard, Guard};
@@ -184,7 +184,7 @@ pub struct Driver {
     finders: Vec<Finder>,
     selectors: Vec<String>,
     /// Interfaces for which there was no room.
-    without_room: HashSet<String>,
+    without_room: BTreeSet<String>,
     /// The gateway hears of each change of an interface.
     is_started: bool,
     /// Those who divert, and rules, are to hear of it.
@@ -246,7 +246,7 @@ impl Driver {
     pub fn start(mut config: DriverConfig) -> Result<Self> {
         setup::with_spare_ones(&mut config);
         let news = Arc::new(Waker::new()?);
-        let Setup { ports, faces, maker, bump } = Setup::make(&config, Arc::clone(&news))?;
+        let Setup { ports, faces, maker, bump, no_bump } = Setup::make(&config, Arc::clone(&news))?;
         let pulse = Arc::clone(&maker.pulse);
         let slots = config.gateway.limits.flows_max.min(journal::SLOTS_MAX);
         let poller = Poller::new()?;
@@ -291,7 +291,7 @@ impl Driver {
             maker,
             finders: config.finders,
             selectors: config.selectors,
-            without_room: HashSet::new(),
+            without_room: BTreeSet::new(),
             is_started: false,
             ports_changed: true,
             has_new_ports: true,
@@ -333,7 +333,7 @@ impl Driver {
         let records = driver.open_journal()?;
         driver.tell_states();
         driver.follow_ports();
-        driver.divert(config.divert, bump)?;
+        driver.divert(config.divert, bump, no_bump)?;
         if config.watchdog {
             let devices = driver.net.faces.iter().map(AsFd::as_fd);
             let (pulse, troubles) = (Arc::clone(&driver.pulse), driver.troubles.clone());
@@ -394,7 +394,12 @@ impl Driver {
     }
 
     /// Packets come from here on.
-    fn divert(&mut self, config: DivertConfig, bump: Option<Arc<Bump>>) -> Result<()> {
+    fn divert(
+        &mut self,
+        config: DivertConfig,
+        bump: Option<Arc<Bump>>,
+        no_bump: Option<Diagnosis>,
+    ) -> Result<()> {
         if let Some(bump) = bump {
             self.bump = Some(Arc::clone(&bump));
             // Before the guard looks whether something is missing.
@@ -410,7 +415,8 @@ impl Driver {
         self.await_devices();
         self.told = (self.diverted(), self.whole());
         let divert = Divert::apply(config, self.told.0.clone())?;
-        self.guard = Some(Guard::start(divert, Arc::clone(&self.pulse), Arc::clone(&self.waker))?);
+        let (pulse, waker) = (Arc::clone(&self.pulse), Arc::clone(&self.waker));
+        self.guard = Some(Guard::start(divert, pulse, waker, no_bump)?);
         Ok(())
     }
 

@@ -2,6 +2,15 @@
 
 use std::io;
 
+/// Who has what was wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// Another process of Farlink.
+    Farlink,
+    /// The qdisc `ingress`: SQM, or whoever else shapes what comes in.
+    IngressQdisc,
+}
+
 /// An error of this crate. Its text says what was attempted and what the kernel or the tool
 /// answered.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +45,14 @@ pub enum Error {
     /// The request contradicts the state of the machine, or itself.
     #[error("{0}")]
     Refused(String),
+    /// Somebody else has what was wanted.
+    #[error("{what}")]
+    Held {
+        /// Who that is.
+        by: Holder,
+        /// What that means, and what to do.
+        what: String,
+    },
 }
 
 /// Results of this crate.
@@ -55,7 +72,7 @@ impl Error {
     pub fn errno(&self) -> Option<i32> {
         match self {
             Self::Os { answer, .. } | Self::Netlink { answer, .. } => answer.raw_os_error(),
-            Self::Tool { .. } | Self::Refused(_) => None,
+            Self::Tool { .. } | Self::Refused(_) | Self::Held { .. } => None,
         }
     }
     /// Whether the kernel answered with this error number.

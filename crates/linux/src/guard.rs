@@ -5,11 +5,15 @@
 //! and never waits for it.
 
 mod bumps;
+mod captures;
+mod failure;
 mod family;
+mod refusals;
 mod repairs;
 
 pub(crate) use bumps::{BumpGuard, Passing};
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -18,14 +22,15 @@ use serde::Serialize;
 
 use crate::clock;
 use crate::divert::{
-    Auditor, Cause, Diagnosis, Divert, Diverted, Families, Foreseen, Lost, Method, NO_INTERFACE, Passage,
-    Reading, Severity, Suspicion, blame, counter_name,
+    Auditor, Capture, CaptureState, Cause, Diagnosis, Direction, Divert, Diverted, Families, Foreseen, Lost,
+    Method, NO_INTERFACE, Passage, Reading, Severity, Suspicion, blame, counter_name,
 };
 use crate::driver::{Position, Pulse};
 use crate::error::{Context, Result};
 use crate::event_loop::Waker;
 use crate::netlink::Family;
 use crate::priority::{Priority, start_thread};
+use failure::Failure;
 use family::{Ended, FamilyGuard, Kind, Step};
 use repairs::Repairs;
 
@@ -69,6 +74,8 @@ pub struct DiversionStatus {
     pub repairs: u64,
     /// Times that diversion was ended because what was diverted did not come out.
     pub ends: u64,
+    /// What is captured at each interface, in each direction, and how that stands.
+    pub captures: Vec<Capture>,
     /// What is wrong now, or was within the last minute.
     pub found: Vec<Diagnosis>,
 }
@@ -101,12 +108,18 @@ pub(crate) struct Guard {
 
 impl Guard {
     /// Takes over a diversion that was made in the calling thread's network namespace. `waker`
-    /// wakes the event loop.
-    pub(crate) fn start(divert: Divert, pulse: Arc<Pulse>, waker: Arc<Waker>) -> Result<Self> {
+    /// wakes the event loop. `no_bump`: why it is this one and no bump.
+    pub(crate) fn start(
+        divert: Divert,
+        pulse: Arc<Pulse>,
+        waker: Arc<Waker>,
+        no_bump: Option<Diagnosis>,
+    ) -> Result<Self> {
         let orders = Arc::new((Mutex::new(Orders::default()), Condvar::new()));
         let status = Arc::new(Mutex::new(DiversionStatus::default()));
         let auditor = Auditor::open()?;
         let mut keeper = Keeper::new(divert, auditor, pulse, waker, Arc::clone(&status));
+        keeper.no_bump = no_bump;
         keeper.publish(clock::now());
         let heard = Arc::clone(&orders);
         let work = move || {
@@ -190,7 +203,10 @@ struct Keeper {
     undiagnosed: Option<Instant>,
     /// What was said in the log.
     said: Vec<String>,
-    failed_at: Option<Instant>,
+    failure: Failure,
+    /// Interfaces of which packets have been seen that are diverted.
+    proven: BTreeSet<String>,
+    no_bump: Option<Diagnosis>,
     /// Other interfaces are to be diverted, and are not yet.
     wanted: Option<Change>,
 }
@@ -229,18 +245,16 @@ impl Keeper {
             changes: 0,
             undiagnosed: Some(Instant::ZERO),
             said: Vec::new(),
-            failed_at: None,
+            failure: Failure::default(),
+            proven: BTreeSet::new(),
+            no_bump: None,
             wanted: None,
         }
     }
 
     fn tick(&mut self, now: Instant) {
-        if let Err(error) = self.try_tick(now)
-            && self.failed_at.is_none_or(|at| now.since(at) > QUIET_FOR)
-        {
-            self.failed_at = Some(now);
-            tracing::error!(%error, "diversion cannot be looked after; it is tried again");
-        }
+        let outcome = self.try_tick(now);
+        self.failure.note(now, outcome.err());
         self.publish(now);
     }
 
@@ -308,6 +322,7 @@ impl Keeper {
         if self.is_whole {
             return Ok(());
         }
+        self.proven.clear();
         let what: Vec<String> = missing.iter().map(ToString::to_string).collect();
         let what = what.join("; ");
         match self.repairs.may(now) {
@@ -347,7 +362,8 @@ impl Keeper {
             }
             let mut plain = vec![(0, 0); self.pulse.ports.len()];
             let (mut written_syns, mut left_syns) = (0, 0);
-            for (n, port) in self.divert.numbered().filter_map(|(n, _)| Some((n, self.pulse.ports.get(n)?))) {
+            for (n, interface) in self.divert.numbered() {
+                let Some(port) = self.pulse.ports.get(n) else { continue };
                 let of = |what: &str| packets(counter_name(what, family, n));
                 let traffic = port.of(family);
                 let written = written.get(n).map_or(Written::default(), |w| w[family as usize]);
@@ -371,6 +387,9 @@ impl Keeper {
                         Kind::Tcp => (of("plain"), of("plain_left")),
                         Kind::Rest => (of("rest_plain"), of("rest_plain_left")),
                     };
+                }
+                if reading.diverted > 0 {
+                    self.proven.insert(interface.interface.clone());
                 }
                 written_syns += reading.syns;
                 left_syns += reading.syns_left;
@@ -542,22 +561,54 @@ impl Keeper {
             found.extend(guard.cause().filter(|cause| !found.contains(cause)));
         }
         found.extend(self.repairs.recent(now));
+        found.extend(self.failure.found(now));
+        found.extend(self.no_bump.clone());
         let families = self.divert.families();
+        let trials = self.divert.trials();
+        found.extend(Family::BOTH.into_iter().filter(|family| trials.has(*family)).map(on_trial));
         let split = !self.pulse.unsplit.load(std::sync::atomic::Ordering::Relaxed);
         let status = DiversionStatus {
             method: Method::Policy.name(),
             in_place: self.is_whole
                 && split
                 && families == Families::BOTH
-                && self.divert.trials() == Families::NEITHER,
+                && trials == Families::NEITHER
+                && self.wanted.is_none(),
             ipv4: families.v4,
             ipv6: families.v6,
             everything: everything.then(|| self.divert.whole() != Families::NEITHER),
             split,
             repairs: self.repairs.count(),
             ends: self.ends,
+            captures: self.captures(),
             found,
         };
         *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
     }
+
+    /// Only what comes in is diverted. What is wanted and not yet so is told, too.
+    fn captures(&self) -> Vec<Capture> {
+        let is_attached = self.is_whole && self.divert.families() != Families::NEITHER;
+        let of = |one: &Diverted, is_there: bool| Capture {
+            interface: one.interface.clone(),
+            direction: Direction::In,
+            state: match is_there && is_attached {
+                false => CaptureState::Wanted,
+                true if self.proven.contains(&one.interface) => CaptureState::Proven,
+                true => CaptureState::Attached,
+            },
+        };
+        let there = self.divert.interfaces();
+        let wanted = self.wanted.iter().flat_map(|change| &change.interfaces);
+        let wanted = wanted.filter(|one| !there.iter().any(|known| known.interface == one.interface));
+        there.iter().map(|one| of(one, true)).chain(wanted.map(|one| of(one, false))).collect()
+    }
+}
+
+/// New connections show whether what is diverted comes out.
+fn on_trial(family: Family) -> Diagnosis {
+    let text = format!(
+        "{family} is diverted with new connections alone, until it shows that they come out: the firewall's rules do not say it"
+    );
+    Diagnosis::new("on-trial", Severity::Note, text).seen("family", family)
 }

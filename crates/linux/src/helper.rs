@@ -1,5 +1,5 @@
 //! A small process that does what the daemon may not do any more: it starts the programs that are
-//! needed while it runs, claims interfaces, and listens at the address of metrics later, where that
+//! needed while it runs, and listens at the address of metrics later, where that
 //! was refused at the start. It has CAP_NET_ADMIN, and writes no files.
 //!
 //! It is asked over a socket. Each question has a stream of its own, which is handed over, and a
@@ -9,7 +9,7 @@ use std::io::{self, BufRead, BufReader, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::{Shutdown, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,7 +24,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Context, Error, Result};
-use crate::listener::{claim, listen_at};
+use crate::listener::listen_at;
 use crate::priority::{Priority, start_thread};
 use crate::programs::{Asked, Output};
 use crate::{caps, confine};
@@ -50,8 +50,6 @@ enum Kind {
     Talk = b't',
     /// A socket that listens.
     Listen = b'l',
-    /// An interface, for a bump.
-    Claim = b'c',
 }
 
 /// The answer, or the error number.
@@ -130,16 +128,6 @@ impl Helper {
     pub fn listen(&self) -> io::Result<TcpListener> {
         Ok(take_socket(&self.ask(Kind::Listen, &[])?)?.into())
     }
-
-    /// Claims an interface.
-    ///
-    /// # Errors
-    /// As of [`claim`].
-    pub(crate) fn claim(&self, interface: u32) -> io::Result<UnixListener> {
-        let mut stream = self.ask(Kind::Claim, &[])?;
-        stream.write_all(&interface.to_ne_bytes())?;
-        Ok(take_socket(&stream)?.into())
-    }
 }
 
 /// The answer of [`hand_over`].
@@ -216,11 +204,6 @@ fn answer(kind: u8, descriptors: Vec<OwnedFd>, address: Option<SocketAddr>) -> i
         }
         kind if kind == Kind::Listen as u8 => {
             hand_over(&stream, listen_at(address.ok_or(io::ErrorKind::InvalidInput)?))
-        }
-        kind if kind == Kind::Claim as u8 => {
-            let mut interface = [0; 4];
-            (&stream).read_exact(&mut interface)?;
-            hand_over(&stream, claim(u32::from_ne_bytes(interface)))
         }
         _ => Ok(()),
     }

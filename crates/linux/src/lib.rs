@@ -29,4 +29,4 @@ pub mod sysctl;
 pub mod tun;
 pub mod watchdog;
 
-pub use error::{Error, Result};
+pub use error::{Error, Holder, Result};

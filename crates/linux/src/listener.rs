@@ -1,10 +1,7 @@
-//! Sockets that listen: by TCP at an address which need not be there yet, and those that say that
-//! an interface is taken.
+//! Sockets that listen by TCP at an address which need not be there yet.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr as SocketName, UnixListener};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
 
@@ -30,16 +27,6 @@ pub fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
     bind(&socket, &address)?;
     listen(&socket, BACKLOG)?;
     Ok(TcpListener::from(socket))
-}
-
-/// Says to other Farlink processes that this one has a bump at an interface. An abstract name
-/// belongs to a network namespace, and goes with the socket.
-///
-/// # Errors
-/// Another process has said so.
-pub(crate) fn claim(interface: u32) -> io::Result<UnixListener> {
-    let name = SocketName::from_abstract_name(format!("farlink-bump-{interface}"))?;
-    UnixListener::bind_addr(&name)
 }
 
 #[cfg(test)]

@@ -53,11 +53,6 @@ pub struct Output {
 /// Who starts programs; nobody: this process itself.
 static HELPER: OnceLock<Helper> = OnceLock::new();
 
-/// Who does what this process may not do.
-pub(crate) fn helper() -> Option<&'static Helper> {
-    HELPER.get()
-}
-
 /// From here on this helper starts all programs. Only the first one counts.
 pub fn start_with(helper: Helper) -> &'static Helper {
     HELPER.get_or_init(|| helper)

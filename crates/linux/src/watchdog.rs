@@ -325,7 +325,8 @@ mod tests {
         let heartbeat = Arc::new(Heartbeat::new().unwrap());
         let beats = || heartbeat.count().load(Ordering::Relaxed);
         let pulse = Arc::new(Pulse::new(0));
-        let watchdog = Watchdog::start(pulse, std::iter::empty(), Some(Arc::clone(&heartbeat))).unwrap();
+        let watchdog =
+            Watchdog::start(pulse, std::iter::empty(), Some(Arc::clone(&heartbeat)), || ()).unwrap();
         let until = std::time::Instant::now() + Duration::from_secs(10);
         while beats() == 0 {
             assert!(std::time::Instant::now() < until, "it beats");

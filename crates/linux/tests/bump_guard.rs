@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use common::bpf::{TCX, older_kernel};
 use common::daemon::{Daemon, config};
 use common::{Path, bpf, eventually, ip, skipped, transfer};
-use farlink_linux::divert::Method;
+use farlink_linux::bpf::Side;
+use farlink_linux::divert::{Capture, CaptureState, Direction, Method, Severity};
 use farlink_linux::driver::{By, DiversionStatus, DriverConfig, End, Finder};
 use farlink_linux::netlink::Socket;
 
@@ -33,6 +34,15 @@ fn bumped(attach: &[&str]) -> DriverConfig {
 
 fn diversion(daemon: &Daemon) -> DiversionStatus {
     daemon.status().1.diversion
+}
+
+/// How it stands with what is captured at an interface: what comes in, and what leaves.
+fn captured(daemon: &Daemon, interface: &str) -> [CaptureState; 2] {
+    let status = diversion(daemon);
+    Direction::BOTH.map(|direction| {
+        let is_it = |c: &&Capture| c.interface == interface && c.direction == direction;
+        status.captures.iter().find(is_it).map(|c| c.state).unwrap_or_else(|| panic!("{status:?}"))
+    })
 }
 
 fn split(daemon: &Daemon) -> u64 {
@@ -110,6 +120,10 @@ fn filters_of_older_kernels_are_put_back_and_leave_nothing() {
         let repairs = diversion(&daemon).repairs;
         path.router.sh(&format!("tc qdisc del dev {name} clsact"));
         eventually("it is put back", || diversion(&daemon).repairs > repairs);
+        // It is said by which means it stood there, and so what can take it away.
+        let said = format!("the program at {name} was taken away, with its filter or the qdisc");
+        let status = diversion(&daemon);
+        assert!(status.found.iter().any(|f| f.text.contains(&said)), "{status:?}");
         let before = split(&daemon);
         transfer(&path, "10.2.0.1", 100_000);
         assert_eq!(split(&daemon), before + 1, "{name}");
@@ -339,11 +353,197 @@ fn two_processes_have_no_bump_at_the_same_interface() {
     transfer(&path, "10.2.0.1", 100_000);
     assert_eq!((split(&first), split(&second)), (1, 0));
     eventually("the second says so", || !diversion(&second).in_place);
-    assert!(diversion(&first).in_place);
+    let [refused] = &diversion(&second).found[..] else { panic!("{:?}", diversion(&second).found) };
+    assert_eq!((&*refused.id, refused.severity), ("other-instance", Severity::Problem));
+    assert!(refused.text.contains("`attach`") && refused.evidence["interface"] == "right", "{refused}");
+    assert_eq!(captured(&second, "right"), [CaptureState::Wanted; 2]);
+    assert!(diversion(&first).in_place && diversion(&first).found.is_empty());
     // It takes over.
     assert_eq!(first.drain(), End::Drained);
     eventually("the second has it", || diversion(&second).in_place);
+    assert!(diversion(&second).found.is_empty(), "{:?}", diversion(&second).found);
     transfer(&path, "10.2.0.1", 100_000);
     assert_eq!(split(&second), 1);
     assert_eq!(second.drain(), End::Drained);
+}
+
+/// Anybody may take names of abstract sockets. Nothing depends on them.
+#[test]
+fn names_that_another_user_takes_keep_no_bump_away() {
+    if skipped("names_that_another_user_takes_keep_no_bump_away") || is_refused() {
+        return;
+    }
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixListener};
+    const NOBODY: libc::uid_t = 65534;
+    let path = Path::new();
+    let taking = path.router.0.spawn(|| {
+        // SAFETY: the credentials of this thread alone are changed.
+        assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) }, 0);
+        let take = |index| {
+            let name = SocketAddr::from_abstract_name(format!("farlink-bump-{index}")).unwrap();
+            UnixListener::bind_addr(&name).unwrap()
+        };
+        Ok((1..=64).map(take).collect::<Vec<_>>())
+    });
+    let _taken = taking.join().unwrap().unwrap();
+    let daemon = Daemon::start(&path.router, bumped(&["right"]));
+    for address in ["10.2.0.1", "fd02::1"] {
+        transfer(&path, address, 100_000);
+    }
+    assert_eq!(split(&daemon), 2);
+    eventually("packets prove it", || captured(&daemon, "right") == [CaptureState::Proven; 2]);
+    assert!(diversion(&daemon).in_place && diversion(&daemon).found.is_empty());
+    assert_eq!(daemon.drain(), End::Drained);
+}
+
+/// What cannot be put back is a finding for as long as that is so.
+#[test]
+fn a_program_that_is_refused_is_a_finding_until_it_stands() {
+    if skipped("a_program_that_is_refused_is_a_finding_until_it_stands") || is_refused() {
+        return;
+    }
+    let path = Path::new();
+    let daemon = Daemon::start(&path.router, bumped(&["right"]));
+    transfer(&path, "10.2.0.1", 100_000);
+    let taken = path.router.0.run(|| {
+        let index = Socket::open()?.link_index("right")?;
+        let mut all = bpf::fill(index, Side::Ingress);
+        // Others take the place of ours, which alone is the oldest.
+        assert_eq!(bpf::detach_oldest(index), 1);
+        all.extend(bpf::fill(index, Side::Ingress));
+        Ok(all)
+    });
+    eventually("it is said", || diversion(&daemon).found.iter().any(|f| f.id == "not-attached"));
+    let status = diversion(&daemon);
+    assert!(!status.in_place, "{status:?}");
+    let refused = status.found.iter().find(|f| f.id == "not-attached").unwrap();
+    assert_eq!((refused.severity, &*refused.evidence["interface"]), (Severity::Problem, "right"));
+    assert_eq!(captured(&daemon, "right"), [CaptureState::Wanted; 2], "not by half either");
+    let before = split(&daemon);
+    transfer(&path, "10.2.0.1", 100_000);
+    assert_eq!(split(&daemon), before, "it takes the ordinary way");
+    drop(taken);
+    eventually("it stands again", || diversion(&daemon).in_place);
+    assert!(diversion(&daemon).found.iter().all(|f| f.id != "not-attached"));
+    transfer(&path, "10.2.0.1", 100_000);
+    assert_eq!(split(&daemon), before + 1);
+    assert_eq!(daemon.drain(), End::Drained);
+}
+
+/// SQM's qdisc `ingress` has the place of filters before Linux 6.6.
+#[test]
+fn an_ingress_qdisc_is_a_finding_until_it_goes() {
+    if std::env::var_os(TCX).is_none() {
+        older_kernel("an_ingress_qdisc_is_a_finding_until_it_goes");
+        return;
+    }
+    if skipped("an_ingress_qdisc_is_a_finding_until_it_goes") || is_refused() {
+        return;
+    }
+    let path = Path::new();
+    path.router.sh("tc qdisc add dev right handle ffff: ingress");
+    let daemon = Daemon::start(&path.router, bumped(&["right"]));
+    let status = diversion(&daemon);
+    let [refused] = &status.found[..] else { panic!("{status:?}") };
+    assert_eq!((&*refused.id, refused.severity), ("ingress-qdisc", Severity::Problem));
+    assert!(!status.in_place);
+    assert_eq!(captured(&daemon, "right"), [CaptureState::Wanted; 2]);
+    // No filter of ours stands in it, which would take one direction alone.
+    assert!(!path.router.sh("tc filter show dev right ingress").contains("farlink"));
+    transfer(&path, "10.2.0.1", 100_000);
+    assert_eq!(split(&daemon), 0);
+    path.router.sh("tc qdisc del dev right ingress");
+    eventually("it stands", || diversion(&daemon).in_place);
+    transfer(&path, "10.2.0.1", 100_000);
+    assert_eq!(split(&daemon), 1);
+    assert_eq!(daemon.drain(), End::Drained);
+}
+
+/// `tc_index` of what Farlink sends.
+const OF_FARLINK: i32 = 0xfa12;
+
+/// Somebody at the exit of an interface lets pass what comes from the machine, and drops what
+/// Farlink sends there.
+#[test]
+fn what_is_dropped_on_the_way_out_ends_diversion_and_is_named() {
+    if skipped("what_is_dropped_on_the_way_out_ends_diversion_and_is_named") || is_refused() {
+        return;
+    }
+    for (address, family) in [("10.2.0.1", "IPv4"), ("fd02::1", "IPv6")] {
+        let path = Path::new();
+        let daemon = Daemon::start(&path.router, bumped(&["right"]));
+        transfer(&path, address, 100_000);
+        let dropping = path.router.0.run(|| {
+            let index = Socket::open()?.link_index("right")?;
+            Ok(bpf::drop_marked(index, OF_FARLINK))
+        });
+        let after = works_after(&path, address);
+        assert!(after < 2 * WITHIN, "{family}: {after:?}");
+        let status = diversion(&daemon);
+        assert!(!status.in_place && status.ends == 1, "{status:?}");
+        assert_eq!((status.ipv4, status.ipv6), (family != "IPv4", family != "IPv6"));
+        let cause = &status.found[0];
+        assert!(cause.id == "lost-at-exit" && cause.text.contains("does not leave"), "{cause}");
+        drop(dropping);
+        assert_eq!(daemon.drain(), End::Drained);
+    }
+}
+
+/// Sends frames by an interface past everything that the kernel does with packets that leave.
+fn send_past(path: &Path, interface: &str, frames: u32) {
+    let sent = path.router.0.run(|| {
+        let index = Socket::open()?.link_index(interface)?;
+        // SAFETY: plain system calls; what they point to lives through them.
+        unsafe {
+            let socket = libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0);
+            let on = 1;
+            let size = size_of::<libc::c_int>() as libc::socklen_t;
+            let option = libc::PACKET_QDISC_BYPASS;
+            let set = libc::setsockopt(socket, libc::SOL_PACKET, option, (&raw const on).cast(), size);
+            assert!(socket >= 0 && set == 0);
+            let mut to: libc::sockaddr_ll = std::mem::zeroed();
+            to.sll_family = libc::AF_PACKET as u16;
+            to.sll_ifindex = index.cast_signed();
+            // To nobody, of a protocol that nobody knows.
+            let mut frame = [0u8; 60];
+            (frame[0], frame[6], frame[12], frame[13]) = (2, 2, 0x88, 0xb5);
+            for _ in 0..frames {
+                let size = size_of_val(&to) as libc::socklen_t;
+                libc::sendto(socket, frame.as_ptr().cast(), frame.len(), 0, (&raw const to).cast(), size);
+            }
+            libc::close(socket);
+        }
+        Ok(())
+    });
+    sent.unwrap();
+}
+
+/// Packets prove that programs see what passes; and that they do not, where others take it past
+/// them.
+#[test]
+fn packets_that_pass_a_bump_unseen_are_a_finding() {
+    if skipped("packets_that_pass_a_bump_unseen_are_a_finding") || is_refused() {
+        return;
+    }
+    let path = Path::new();
+    let daemon = Daemon::start(&path.router, bumped(&["right"]));
+    transfer(&path, "10.2.0.1", 100_000);
+    eventually("packets prove it", || captured(&daemon, "right") == [CaptureState::Proven; 2]);
+    // A frame of the machine's own now and then is seen: one window without is enough.
+    let end = Instant::now() + Duration::from_secs(30);
+    let found = loop {
+        send_past(&path, "right", 40);
+        if let Some(found) = diversion(&daemon).found.into_iter().find(|f| f.id == "not-seen") {
+            break found;
+        }
+        assert!(Instant::now() < end, "{:?}", diversion(&daemon));
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    assert_eq!((&*found.evidence["interface"], &*found.evidence["direction"]), ("right", "out"));
+    assert_eq!(captured(&daemon, "right")[1], CaptureState::Attached);
+    transfer(&path, "10.2.0.1", 100_000);
+    eventually("they are seen again", || diversion(&daemon).found.is_empty());
+    assert_eq!(captured(&daemon, "right"), [CaptureState::Proven; 2]);
+    assert_eq!(daemon.drain(), End::Drained);
 }

@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::bpf::{TCX, older_kernel};
 use common::daemon::{Daemon, config};
 use common::{Path, Running, eventually, skipped, transfer};
 use farlink_linux::divert::{Method, Severity, refusal};
@@ -24,7 +25,7 @@ fn a_bump_is_taken_where_there_can_be_one() {
         }
         other => other.unwrap(),
     }
-    assert_eq!(refusal(Method::Bump), None);
+    assert_eq!(refusal(Method::Bump, &[]), None);
     let path = Path::new();
     let daemon = Daemon::start(&path.router, auto());
     assert_eq!(daemon.status().1.diversion.method, "bump");
@@ -41,7 +42,7 @@ fn child_without_bpf() {
         return;
     }
     farlink_linux::caps::keep_net_admin(false).unwrap();
-    let found = |method| refusal(method).map(|d| d.severity);
+    let found = |method| refusal(method, &[]).map(|d| d.severity);
     assert_eq!(found(Method::Policy), None);
     assert_eq!(found(Method::Auto), Some(Severity::Note));
     assert_eq!(found(Method::Bump), Some(Severity::Problem));
@@ -81,4 +82,43 @@ fn policy_routing_is_taken_where_there_can_be_no_bump() {
     drop(child);
     eventually("the table is gone", || path.router.sh("nft list ruleset").is_empty());
     let _ = std::fs::remove_file(&log);
+}
+
+/// What SQM does to shape what comes in by `right`.
+const SQM: &str = "tc qdisc add dev right handle ffff: ingress && ip link add ifb4right type ifb && ip link set ifb4right up && \
+     tc filter add dev right parent ffff: protocol all prio 10 u32 match u32 0 0 flowid 1:1 \
+     action mirred egress redirect dev ifb4right";
+const SQM_ENDS: &str = "tc qdisc del dev right ingress && ip link del ifb4right";
+
+/// With tcx both have their place. Without it there is one for both, which is left to SQM.
+#[test]
+fn sqm_has_its_place_before_and_after() {
+    const TEST: &str = "sqm_has_its_place_before_and_after";
+    let has_tcx = std::env::var_os(TCX).is_none();
+    if has_tcx {
+        older_kernel(TEST);
+    }
+    if skipped(TEST) || common::missing(TEST, "tc") {
+        return;
+    }
+    let path = Path::new();
+    path.router.sh(SQM);
+    let daemon = Daemon::start(&path.router, auto());
+    let diversion = || daemon.status().1.diversion;
+    let expected = if has_tcx { "bump" } else { "policy" };
+    assert_eq!(diversion().method, expected);
+    let said =
+        diversion().found.iter().any(|f| f.id == "no-bump" && f.text.contains("`ingress` stands at right"));
+    assert_eq!(said, !has_tcx, "{:?}", diversion());
+    for address in ["10.2.0.1", "fd02::1"] {
+        transfer(&path, address, 100_000);
+    }
+    assert_eq!(daemon.status().0.engine.counters.flows_split, 2);
+    // It ends, and begins while Farlink is at work.
+    path.router.sh(SQM_ENDS);
+    path.router.sh(SQM);
+    transfer(&path, "10.2.0.1", 100_000);
+    assert_eq!(daemon.status().0.engine.counters.flows_split, 3);
+    eventually("it is in place", || diversion().in_place);
+    assert_eq!(daemon.drain(), End::Drained);
 }

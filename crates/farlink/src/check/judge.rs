@@ -150,7 +150,7 @@ pub fn judge(running: &Running, before: &Sample, after: &Sample, seconds: u64) -
         (false, false, false) if split_now > 0 => {
             format!("yes: {} split now, all silent for {seconds} s", are(split_now, "connection"))
         }
-        (false, false, false) if !running.trouble.is_empty() => {
+        (false, false, false) if running.has_problem() => {
             "no: there is something wrong with diversion (see above)".to_owned()
         }
         (false, false, false) => {
@@ -339,6 +339,8 @@ mod tests {
             whole: Vec::new(),
             shims: Vec::new(),
             trouble: Vec::new(),
+            in_place: Some(true),
+            captures: Vec::new(),
         }
     }
 

@@ -15,7 +15,9 @@ use std::process::ExitCode;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use farlink_linux::divert::{self, Diagnosis, DivertConfig, Diverted, Method, Remedy, Selection, Severity};
+use farlink_linux::divert::{
+    self, Capture, CaptureState, Diagnosis, DivertConfig, Diverted, Method, Remedy, Selection, Severity,
+};
 use farlink_wire::ShimProtocols;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -72,6 +74,12 @@ pub struct Running {
     /// What is wrong with the diversion, as its guard sees it.
     #[serde(default)]
     pub trouble: Vec<Diagnosis>,
+    /// Whether its guard sees all of it in place; an older gateway does not say.
+    #[serde(default)]
+    pub in_place: Option<bool>,
+    /// What is captured at each interface, as its guard sees it.
+    #[serde(default)]
+    pub captures: Vec<Capture>,
 }
 
 /// A diverted interface.
@@ -112,6 +120,10 @@ impl Running {
             tun_index: i.device_index,
         };
         self.with_devices().map(one).collect()
+    }
+    /// Something is wrong with the diversion itself.
+    pub fn has_problem(&self) -> bool {
+        self.trouble.iter().any(|found| found.severity == Severity::Problem)
     }
     fn with_devices(&self) -> impl Iterator<Item = &Interface> {
         self.interfaces.iter().filter(|i| !i.device.is_empty())
@@ -295,7 +307,7 @@ fn planned(file: Option<&Path>) -> anyhow::Result<(DivertConfig, Vec<String>)> {
 fn host_answer(divert: &DivertConfig, interfaces: &[String], is_running: bool) -> Answer {
     let mut found = divert::diagnose(divert, interfaces);
     // A gateway that runs has found its way.
-    found.extend(divert::refusal(divert.method).filter(|_| !is_running));
+    found.extend(divert::refusal(divert.method, interfaces).filter(|_| !is_running));
     found.extend(host::further(interfaces));
     // Whoever asks may have another PATH; the gateway has found it.
     found.iter_mut().filter(|d| d.id == "nft" && is_running).for_each(|d| d.severity = Severity::Warning);
@@ -315,21 +327,35 @@ fn running_answer(running: &Running) -> Answer {
 }
 
 fn in_place_answer(running: &Running) -> Answer {
-    let mut missing = divert::verify(&running.divert(), &running.diverted());
-    missing.extend(running.trouble.iter().cloned());
+    let mut found = divert::verify(&running.divert(), &running.diverted());
+    found.extend(running.trouble.iter().cloned());
+    found.extend(unexplained(running, &found));
     let pairs: Vec<_> = running.with_devices().map(|i| format!("{} -> {}", i.name, i.device)).collect();
     let how = if running.has_bumps() { "by a bump: " } else { "by policy routing: " };
+    let has_problem = found.iter().any(|d| d.severity == Severity::Problem);
     Answer {
         question: IN_PLACE,
-        answer: match (missing.is_empty(), &running.whole[..]) {
-            (false, _) => "no".to_owned(),
-            (true, []) => format!("yes ({how}{})", pairs.join(", ")),
-            (true, links) => {
+        answer: match (has_problem, running.in_place, &running.whole[..]) {
+            (true, ..) => "no".to_owned(),
+            (false, Some(false), _) => "not yet".to_owned(),
+            (false, _, []) => format!("yes ({how}{})", pairs.join(", ")),
+            (false, _, links) => {
                 format!("yes ({how}{}; everything that leaves by {})", pairs.join(", "), links.join(" or "))
             }
         },
-        found: missing,
+        found,
     }
+}
+
+/// The guard does not see it in place, and nothing of `found` says why.
+fn unexplained(running: &Running, found: &[Diagnosis]) -> Option<Diagnosis> {
+    if running.in_place != Some(false) || !found.is_empty() {
+        return None;
+    }
+    let is_wanted = |capture: &&Capture| capture.state == CaptureState::Wanted;
+    let missing: Vec<_> = running.captures.iter().filter(is_wanted).map(|c| c.interface.as_str()).collect();
+    let text = "the gateway's own guard does not see its diversion in place, and does not know why: the log says more";
+    Some(Diagnosis::new("diversion-missing", Severity::Problem, text).seen("interfaces", missing.join(", ")))
 }
 
 fn split_answer(args: &CheckArgs, running: &Running) -> anyhow::Result<Answer> {
@@ -340,4 +366,54 @@ fn split_answer(args: &CheckArgs, running: &Running) -> anyhow::Result<Answer> {
         verdict.found.extend(advice::advice(&after.status));
     }
     Ok(Answer { question: SPLIT, answer: verdict.answer, found: verdict.found })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn running(in_place: Option<bool>, trouble: Vec<Diagnosis>) -> Running {
+        // No device of this name is anywhere: what the guard says is what counts.
+        let interfaces =
+            vec![Interface { name: "sat0".into(), device: String::new(), device_index: 0, is_link: true }];
+        Running {
+            version: "1".into(),
+            uptime_seconds: 1,
+            pid: 1,
+            method: "bump".into(),
+            instance: String::new(),
+            mark_mask: 0x7f00_0000,
+            table_base: 51_000,
+            rule_priority: 500,
+            interfaces,
+            whole: Vec::new(),
+            shims: Vec::new(),
+            trouble,
+            in_place,
+            captures: Vec::new(),
+        }
+    }
+
+    /// What it answers, and the worst of what it found.
+    fn answered(in_place: Option<bool>, trouble: &[(&'static str, Severity)]) -> (String, Option<Severity>) {
+        let trouble = trouble.iter().map(|(id, severity)| Diagnosis::new(*id, *severity, *id)).collect();
+        let Answer { answer, found, .. } = in_place_answer(&running(in_place, trouble));
+        (answer, found.iter().map(|d| d.severity).max())
+    }
+
+    #[test]
+    fn what_the_guard_does_not_see_in_place_is_not() {
+        use Severity::{Note, Problem, Warning};
+        assert_eq!(answered(Some(true), &[]).0, "yes (by a bump: )");
+        assert_eq!(answered(None, &[]).0, "yes (by a bump: )", "an older gateway");
+        assert_eq!(answered(Some(false), &[]), ("no".into(), Some(Problem)));
+        assert_eq!(answered(Some(false), &[("on-trial", Note)]), ("not yet".into(), Some(Note)));
+        assert_eq!(answered(Some(false), &[("not-attached", Problem)]), ("no".into(), Some(Problem)));
+        // What is wrong elsewhere does not say that nothing is diverted.
+        assert_eq!(
+            answered(Some(true), &[("unwatched", Warning)]),
+            ("yes (by a bump: )".into(), Some(Warning))
+        );
+        assert_eq!(answered(Some(true), &[("not-seen", Problem)]).0, "no");
+    }
 }

@@ -34,6 +34,9 @@ pub enum Place {
     OfLink(&'static str),
     /// Of each link and each state that it can be in: 1 for the one that it is in.
     StateOfLink,
+    /// Of each direction of each interface, and each state that its capture can be in: 1 for the
+    /// one that it is in.
+    StateOfCapture,
     /// In each link, one for each entry of this object, whose names are the values of this label.
     MapOfLink(&'static str, &'static str),
     /// In each kind of traffic of each link.
@@ -56,7 +59,9 @@ pub struct Family {
     pub help: &'static str,
 }
 
-use Place::{At, Each, Map, MapOfLink, OfInterface, OfKind, OfLink, OfPair, OfRule, StateOfLink};
+use Place::{
+    At, Each, Map, MapOfLink, OfInterface, OfKind, OfLink, OfPair, OfRule, StateOfCapture, StateOfLink,
+};
 
 const fn counter(name: &'static str, place: Place, help: &'static str) -> Family {
     Family { name, kind: Kind::Counter, place, unit: Unit::Same, help }
@@ -599,6 +604,11 @@ pub const FAMILIES: &[Family] = &[
         "farlink_diversion_in_place",
         At("/diversion/in_place"),
         "1 while all that is to be diverted is, and nothing of what that takes is missing.",
+    ),
+    gauge(
+        "farlink_diversion_capture",
+        StateOfCapture,
+        "1 for how far it is with what passes the interface in this direction: wanted and not there, attached, proven by packets.",
     ),
     gauge("farlink_diversion_ipv4", At("/diversion/ipv4"), "1 while IPv4 is diverted."),
     gauge("farlink_diversion_ipv6", At("/diversion/ipv6"), "1 while IPv6 is diverted."),

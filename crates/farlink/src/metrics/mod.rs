@@ -92,6 +92,19 @@ fn samples(family: &Family, status: &Value) -> Vec<Sample> {
             };
             links.flat_map(of).collect()
         }
+        Place::StateOfCapture => {
+            let captures = crate::view::list(status, "/diversion/captures").iter();
+            let of = |capture: &Value| {
+                let names = ["interface", "direction"].map(|name| (name, text(capture, &format!("/{name}"))));
+                let is = text(capture, "/state");
+                words::CAPTURE_STATES.map(|state| {
+                    let [interface, direction] = names.clone();
+                    let all = [interface, direction, ("state", state.to_owned())];
+                    (labels(&all), u64::from(is == state))
+                })
+            };
+            captures.flat_map(of).collect()
+        }
         Place::MapOfLink(label, field) => {
             let links = crate::view::list(status, "/links").iter();
             let entries = links.flat_map(|link| {

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use farlink_gateway::engine_status::{PairStatus, RuleStatus};
 use farlink_gateway::{LinkStatus, Passed, Status};
+use farlink_linux::divert::{Capture, CaptureState, Direction};
 use farlink_linux::driver::{DiversionStatus, DriverStatus, PortStatus, TunCounters};
 use serde_json::{Value, json};
 
@@ -58,7 +59,17 @@ fn snapshot() -> Value {
         route_lookups: 0,
         journal_refused: 0,
         spread: false,
-        diversion: DiversionStatus { everything: Some(true), ipv4: true, repairs: 3, ..Default::default() },
+        diversion: DiversionStatus {
+            everything: Some(true),
+            ipv4: true,
+            repairs: 3,
+            captures: vec![Capture {
+                interface: "lan0".into(),
+                direction: Direction::Out,
+                state: CaptureState::Proven,
+            }],
+            ..Default::default()
+        },
         uptime_s: 1.5,
     };
     let mut value = serde_json::to_value(&status).unwrap();
@@ -130,6 +141,8 @@ fn every_number_is_exposed_in_base_units() {
         "farlink_driver_writes_busy_total 7",
         "farlink_driver_spread 0",
         "farlink_diversion_in_place 0",
+        "farlink_diversion_capture{interface=\"lan0\",direction=\"out\",state=\"proven\"} 1",
+        "farlink_diversion_capture{interface=\"lan0\",direction=\"out\",state=\"wanted\"} 0",
         "farlink_diversion_ipv4 1",
         "farlink_diversion_ipv6 0",
         "farlink_diversion_repairs_total 3",
@@ -195,7 +208,7 @@ fn no_number_of_the_snapshot_is_forgotten() {
             Place::Each(_, places) => places.iter().any(|(_, at)| *at == pointer),
             Place::Map(_, at) => pointer.starts_with(&format!("{at}/")),
             Place::OfLink(field) => of("/links", field),
-            Place::StateOfLink => false,
+            Place::StateOfLink | Place::StateOfCapture => false,
             Place::MapOfLink(_, field) => pointer.starts_with(&format!("/links/*/{field}/")),
             Place::OfKind(field) => of("/links/*/carried", field),
             Place::OfPair(field) => of("/links/*/pairs", field),

@@ -8,6 +8,10 @@
 use std::os::fd::AsRawFd;
 
 use super::assembler::{Assembler, FP, If, Label, Width};
+use super::words::{
+    Entry, FOR_MACHINE, FROM_STACK, FROM_WIRE, LOCAL, RANK_SHIFT, SLOT_LEFT, SLOT_PLAIN, SLOT_SENT, SLOT_V6,
+    SLOTS_SHIFT, TO_NEIGHBOUR, TO_NEXT_HOP, TO_STACK, WHOLE, WITHOUT_V4, WITHOUT_V6,
+};
 use crate::bpf::{Instruction, Map, Side};
 use crate::error::Result;
 
@@ -95,34 +99,6 @@ const TUPLE_BYTES: u8 = 9;
 /// In place of [`DEVICE`] where a packet is counted: the first slot of its kind.
 const FIRST_SLOT: u8 = 7;
 
-/// This interface is configured.
-pub(super) const CONFIGURED: u32 = 1;
-/// Everything that leaves by it is taken.
-pub(super) const WHOLE: u32 = 2;
-/// Nothing of this family is taken here for now.
-pub(super) const WITHOUT_V4: u32 = 4;
-pub(super) const WITHOUT_V6: u32 = 8;
-/// The upper half is its rank. Of the two interfaces that a packet passes the one with the smaller
-/// rank takes it.
-pub(super) const RANK_SHIFT: u32 = 16;
-
-/// First byte of the Ethernet header's words to each other: a local address.
-pub(super) const LOCAL: u8 = 2;
-/// Met on the way in.
-pub(super) const FROM_WIRE: u8 = 0;
-/// Met on the way out.
-pub(super) const FROM_STACK: u8 = 1;
-/// Met on the way in, and for an address of this machine: NAT may know whose it is.
-pub(super) const FOR_MACHINE: u8 = 2;
-/// To the side at which packets come in.
-pub(super) const TO_STACK: u8 = 0;
-/// Out, to the next hop.
-pub(super) const TO_NEIGHBOUR: u8 = 1;
-/// Out, where there are no next hops.
-pub(super) const TO_WIRE: u8 = 2;
-/// Out, to the hardware address that is its destination.
-pub(super) const TO_NEXT_HOP: u8 = 3;
-
 /// What the programs look up, and what they take.
 #[derive(Debug)]
 pub(super) struct Tables<'a> {
@@ -130,28 +106,15 @@ pub(super) struct Tables<'a> {
     pub(super) incoming: &'a Map<u32>,
     /// The same for what leaves.
     pub(super) leaving: &'a Map<u32>,
-    /// Interface -> [`CONFIGURED`], [`WHOLE`] and its rank.
-    pub(super) interfaces: &'a Map<u32>,
-    /// TCP packets that bumps see, [`SLOTS`] for each rank.
+    /// Interface -> its entry.
+    pub(super) interfaces: &'a Map<Entry>,
+    /// TCP packets that bumps see, `SLOTS` for each rank.
     pub(super) counts: &'a Map<u64>,
     /// The kernel has IPsec.
     pub(super) has_ipsec: bool,
     /// IP protocols of which packets are taken, and ICMP errors about them.
     pub(super) protocols: &'a [u8],
 }
-
-/// Counters of a bump.
-pub(super) const SLOTS: u32 = 8;
-/// How many bits a rank is shifted by for its first counter.
-const SLOTS_SHIFT: i32 = 3;
-/// Those of IPv6 stand behind those of IPv4.
-pub(super) const SLOT_V6: u32 = 4;
-/// Packets that came in by the bumped interface and leave the machine by another. SYNs; the others
-/// follow.
-pub(super) const SLOT_LEFT: u32 = 0;
-/// Packets that came in, and would have been taken, had their family not been let go. SYNs; the
-/// others follow.
-pub(super) const SLOT_PLAIN: u32 = 2;
 
 /// Where a program ends.
 #[derive(Clone, Copy)]
@@ -170,11 +133,20 @@ pub(super) fn capture(side: Side, has_ethernet: bool, tables: &Tables<'_>) -> Re
     a.copy(SKB, 1);
     a.load(Width::Word, 1, SKB, SKB_IFINDEX);
     a.store(Width::Word, FP, OWN, 1);
+    look_at_own_entry(&mut a, side, tables);
     a.load(Width::Word, 1, SKB, SKB_TC_INDEX);
     a.jump_if(1, If::Differs, PASSED, guarded);
     a.constant(1, 0);
     a.store(Width::Word, SKB, SKB_TC_INDEX, 1);
-    a.jump(ends.pass);
+    if side == Side::Egress {
+        a.load(Width::Word, RANK, FP, OWN_ENTRY);
+        a.jump_if(RANK, If::Equal, 0, ends.pass);
+        a.shift_right(RANK, RANK_SHIFT.cast_signed());
+        a.constant(FIRST_SLOT, SLOT_SENT.cast_signed());
+        a.jump(count);
+    } else {
+        a.jump(ends.pass);
+    }
     a.set(guarded);
     // The tag of a packet that is for a VLAN above this interface would be lost.
     a.load(Width::Word, 1, SKB, SKB_VLAN_PRESENT);
@@ -304,6 +276,21 @@ fn look_up(a: &mut Assembler, map: &impl AsRawFd, key: i16) {
     a.call(MAP_LOOKUP_ELEM);
 }
 
+/// The entry of this interface, or zero where it is not configured; and that a packet was seen.
+fn look_at_own_entry(a: &mut Assembler, side: Side, tables: &Tables<'_>) {
+    let known = a.label();
+    a.store_word(FP, OWN_ENTRY, 0);
+    look_up(a, tables.interfaces, OWN);
+    a.jump_if(0, If::Equal, 0, known);
+    a.load(Width::Word, 1, 0, 0);
+    a.store(Width::Word, FP, OWN_ENTRY, 1);
+    let seen = if side == Side::Ingress { 4 } else { 8 };
+    a.load(Width::Word, 1, 0, seen);
+    a.jump_if(1, If::Differs, 0, known);
+    a.store_word(0, seen, 1);
+    a.set(known);
+}
+
 /// The device, if there is one now. On the way out only what was forwarded from an interface that
 /// is configured, and does not take it; what that one took is counted as it leaves.
 fn find_device(a: &mut Assembler, side: Side, tables: &Tables<'_>, (count, pass): (Label, Label)) {
@@ -315,11 +302,9 @@ fn find_device(a: &mut Assembler, side: Side, tables: &Tables<'_>, (count, pass)
         a.jump_if(1, If::Equal, 0, pass);
     }
     a.store(Width::Word, FP, FROM, 1);
-    look_up(a, tables.interfaces, OWN);
-    a.jump_if(0, If::Equal, 0, pass);
-    a.load(Width::Word, 1, 0, 0);
-    a.store(Width::Word, FP, OWN_ENTRY, 1);
-    load_rank(a, RANK);
+    a.load(Width::Word, RANK, FP, OWN_ENTRY);
+    a.jump_if(RANK, If::Equal, 0, pass);
+    a.shift_right(RANK, RANK_SHIFT.cast_signed());
     a.store(Width::Word, FP, OWN_RANK, RANK);
     if side == Side::Egress {
         let takes = a.label();

@@ -5,9 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use farlink_wire::{Offload, Pool, edit};
 
-use super::program::{
-    FOR_MACHINE, FROM_STACK, FROM_WIRE, LOCAL, TO_NEIGHBOUR, TO_NEXT_HOP, TO_STACK, TO_WIRE,
-};
+use super::words::{FOR_MACHINE, FROM_STACK, FROM_WIRE, LOCAL, TO_NEIGHBOUR, TO_NEXT_HOP, TO_STACK, TO_WIRE};
 use crate::error::Result;
 use crate::netlink::Link;
 use crate::tun::{Offloads, ReadOutcome, Tun, TunConfig, WriteError};

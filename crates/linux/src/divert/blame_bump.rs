@@ -8,7 +8,8 @@ use serde_json::Value;
 use super::blame::{droppers, legacy_tables};
 use super::diagnosis::{Diagnosis, Severity};
 use super::nft;
-use crate::netlink::{Family, RouteKey, Socket};
+use crate::bump::Side;
+use crate::netlink::{Family, Link, RouteKey, Socket};
 use crate::programs::{self, Program};
 
 const RTN_UNICAST: u8 = 1;
@@ -18,6 +19,8 @@ const RTN_UNICAST: u8 = 1;
 pub struct LostAtBump<'a> {
     /// The bumped interface.
     pub interface: &'a str,
+    /// To which of its sides they were written.
+    pub to: Side,
     /// Of which family they are.
     pub family: Family,
     /// Source and destination of one of them.
@@ -29,6 +32,9 @@ pub(crate) const FOUND_AT_BUMP: &str = "lost-by-hardware-address";
 
 /// Finds the cause. `None`: they would be lost without a bump, too. Runs `nft` at most once.
 pub fn blame_bump(socket: &mut Socket, lost: &LostAtBump<'_>) -> Option<Diagnosis> {
+    if lost.to == Side::Wire {
+        return on_the_way_out(socket, lost);
+    }
     let index = socket.link_index(lost.interface).ok()?;
     let mut leads_on = false;
     if let Some((source, destination)) = lost.sample {
@@ -44,6 +50,30 @@ pub fn blame_bump(socket: &mut Socket, lost: &LostAtBump<'_>) -> Option<Diagnosi
     (cause.id == FOUND_AT_BUMP || leads_on).then_some(cause)
 }
 
+/// What Farlink sends by an interface passes whoever stands at its exit a second time, and without
+/// its mark. Where no next hop is known nobody's packets leave.
+fn on_the_way_out(socket: &mut Socket, lost: &LostAtBump<'_>) -> Option<Diagnosis> {
+    let link = socket.link(lost.interface).ok()??;
+    let (_, destination) = lost.sample?;
+    let key = RouteKey { destination, from: None, mark: 0 };
+    let hop = socket.route_lookup(&key).ok()??;
+    let is_by_it = hop.kind == RTN_UNICAST && hop.interface == link.index;
+    let next = hop.gateway.unwrap_or(destination);
+    (is_by_it && leads_to(socket, &link, next)).then(|| {
+        let LostAtBump { interface, family, .. } = lost;
+        let text = format!(
+            "what Farlink sends by {interface} of {family} TCP does not leave, although the next hop is there: a program or a rule at the exit of \
+             {interface} drops it (`tc filter show dev {interface} egress`, `bpftool net`, `nft list hooks`). Packets pass it a second time there, as new \
+             ones: let it pass these, or divert by `method = \"policy\"`"
+        );
+        let finding = Diagnosis::new(FOUND_AT_EXIT, Severity::Problem, text);
+        finding.seen("interface", interface).seen("family", family)
+    })
+}
+
+/// Something at the exit of an interface drops it.
+const FOUND_AT_EXIT: &str = "lost-at-exit";
+
 /// What is forwarded this way gets to a next hop that is there. An address of this machine is one
 /// that is translated: nobody here knows to which.
 fn reaches_next_hop(socket: &mut Socket, key: &RouteKey) -> bool {
@@ -53,9 +83,12 @@ fn reaches_next_hop(socket: &mut Socket, key: &RouteKey) -> bool {
     }
     let links = socket.links().unwrap_or_default();
     let Some(link) = links.iter().find(|link| link.index == hop.interface) else { return false };
-    let next = hop.gateway.unwrap_or(key.destination);
+    leads_to(socket, link, hop.gateway.unwrap_or(key.destination))
+}
+
+/// Without Ethernet headers there are no next hops.
+fn leads_to(socket: &mut Socket, link: &Link, next: IpAddr) -> bool {
     let is_known = |socket: &mut Socket| socket.is_neighbour_known(link.index, next).unwrap_or(false);
-    // Without Ethernet headers there are no next hops.
     link.is_usable() && (link.ethernet.is_none() || is_known(socket))
 }
 
@@ -120,7 +153,7 @@ mod tests {
     use serde_json::json;
 
     fn said(ruleset: &Value, legacy: Option<&str>) -> Option<String> {
-        let lost = LostAtBump { interface: "lan0", family: Family::V4, sample: None };
+        let lost = LostAtBump { interface: "lan0", to: Side::Stack, family: Family::V4, sample: None };
         let cause = of_rules(ruleset.as_array().unwrap(), &legacy.map(str::to_owned), &lost)?;
         assert_eq!(cause.id == FOUND_AT_BUMP, cause.text.contains("hardware addresses"));
         Some(cause.text)

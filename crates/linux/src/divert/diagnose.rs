@@ -18,7 +18,7 @@ pub fn diagnose(config: &DivertConfig, interfaces: &[String]) -> Vec<Diagnosis> 
     let mut found = Vec::new();
     tools(&mut found);
     let method = match config.method {
-        Method::Auto if Bump::is_possible().is_ok() => Method::Bump,
+        Method::Auto if Bump::is_possible_at(interfaces).is_ok() => Method::Bump,
         Method::Auto => Method::Policy,
         other => other,
     };
@@ -52,17 +52,25 @@ pub fn diagnose(config: &DivertConfig, interfaces: &[String]) -> Vec<Diagnosis> 
     found
 }
 
-/// Whether a method can be used by this process, where it is to be a bump: what to know if not.
+/// Traffic is diverted by policy routing, since there can be no bump for this reason.
+pub(crate) fn by_policy(error: &crate::Error) -> Diagnosis {
+    let text = format!("there can be no bump here ({error}), so traffic is diverted by policy routing");
+    Diagnosis::new("no-bump", Severity::Note, text)
+}
+
+/// Whether a method can be used by this process at these interfaces, where it is to be a bump: what
+/// to know if not.
 #[must_use]
-pub fn refusal(method: Method) -> Option<Diagnosis> {
-    let error = Bump::is_possible().err().filter(|_| method != Method::Policy)?;
-    Some(match method {
-        Method::Auto => Diagnosis::new(
-            "no-bump",
-            Severity::Note,
-            format!("there can be no bump here ({error}), so traffic is diverted by policy routing"),
-        ),
-        _ => Diagnosis::new(
+pub fn refusal(method: Method, interfaces: &[String]) -> Option<Diagnosis> {
+    if method == Method::Policy {
+        return None;
+    }
+    if method == Method::Auto {
+        return Bump::is_possible_at(interfaces).err().map(|error| by_policy(&error));
+    }
+    let error = Bump::is_possible().err()?;
+    Some(
+        Diagnosis::new(
             "no-bump",
             Severity::Problem,
             format!(
@@ -71,7 +79,7 @@ pub fn refusal(method: Method) -> Option<Diagnosis> {
             ),
         )
         .mended_by(Remedy::configure("divert.method", "\"auto\"")),
-    })
+    )
 }
 
 fn tools(found: &mut Vec<Diagnosis>) {

@@ -11,7 +11,7 @@ use farlink_wire::{Duration, Instant};
 /// after a second, and the third after three has to get through.
 const UNPROVEN_LOSSES: u64 = 2;
 const UNPROVEN_SPAN: Duration = Duration::from_millis(400);
-/// Between a bump and the machine single unexpected packets may be refused with good reason.
+/// Behind a bump single unexpected packets may be refused with good reason.
 const UNPROVEN_LOSSES_AT_BUMP: u64 = 3;
 /// Where something had got through: a filter that knows the way refuses single connections, again
 /// and again.
@@ -149,9 +149,9 @@ impl Default for Passage {
 }
 
 impl Passage {
-    /// From a bump into the machine.
+    /// From a bump into the machine, or out by its interface.
     #[must_use]
-    pub fn into_machine() -> Self {
+    pub fn of_bump() -> Self {
         Self { needed: UNPROVEN_LOSSES_AT_BUMP, is_same: true, ..Self::default() }
     }
 
@@ -349,7 +349,7 @@ mod tests {
     #[test]
     fn scans_that_a_firewall_refuses_say_nothing_of_a_bump() {
         let fresh = || {
-            let mut p = Passage::into_machine();
+            let mut p = Passage::of_bump();
             p.look(Instant::ZERO, Reading::default());
             (p, 0, Reading::default())
         };

@@ -14,10 +14,10 @@ use super::face::Face;
 use super::faces::Faces;
 use super::network::Port;
 use super::pulse::Pulse;
-use super::wanted::Finder;
+use super::wanted::{Finder, found_by};
 use super::workshop::Workshop;
 use crate::bump::{Bump, NO_BUMP, Tap};
-use crate::divert::{DivertConfig, Method, Selection};
+use crate::divert::{self, Diagnosis, DivertConfig, Method, Selection};
 use crate::error::{Error, Result};
 use crate::event_loop::Waker;
 use crate::netlink::Link;
@@ -41,6 +41,8 @@ pub(super) struct Setup {
     pub(super) maker: Maker,
     /// `None`: policy routing is to lead to the devices.
     pub(super) bump: Option<Arc<Bump>>,
+    /// Why there is none, although there was to be one where that can be.
+    pub(super) no_bump: Option<Diagnosis>,
 }
 
 /// What it takes to make devices.
@@ -78,7 +80,11 @@ impl Setup {
         if let Some(unknown) = unknown {
             return Err(Error::Refused(format!("interface {unknown} is not diverted, so it gets no bump")));
         }
-        let bump = load(&config.divert)?.map(Arc::new);
+        let mut names: Vec<String> = named.clone().map(|i| i.name.clone()).collect();
+        // What is not there yet has nothing in a bump's place either.
+        names.extend(found_by(&config.finders).unwrap_or_default());
+        let (bump, no_bump) = load(&config.divert, &names)?;
+        let bump = bump.map(Arc::new);
         let sides = if bump.is_some() { 2 } else { 1 };
         let maker = Maker {
             divert: config.divert.clone(),
@@ -105,7 +111,7 @@ impl Setup {
         while let Some(made) = maker.next_made() {
             faces.put(made.n, made.device?.0);
         }
-        Ok(Self { ports, faces, maker, bump })
+        Ok(Self { ports, faces, maker, bump, no_bump })
     }
 }
 
@@ -273,18 +279,14 @@ impl Maker {
     pub(super) fn attach(&self, port: &Port, link: &Link, devices: Option<(u32, u32)>) {
         let Some(bump) = self.bump.clone() else { return };
         let (link, whole) = (link.clone(), self.takes_all_of(port));
-        let tell = |interface: &str, error: Error| {
-            tracing::error!(interface, %error, "what passes this interface is not diverted");
-        };
         let (rank, in_force) = (port.rank, Arc::clone(&port.rank_in_force));
         self.workshop.order(move || {
-            let configured = bump.configure(link.index, rank, whole);
-            if configured.is_ok() {
-                in_force.store(rank, Ordering::Relaxed);
+            match bump.configure(link.index, rank, whole) {
+                Ok(()) => in_force.store(rank, Ordering::Relaxed),
+                Err(error) => tracing::error!(interface = link.name, %error, "what passes this interface is not diverted"),
             }
-            if let Err(error) = configured.and_then(|()| bump.attach(&link, devices)) {
-                tell(&link.name, error);
-            }
+            // What cannot be done the guard sees, says and tries again.
+            let _ = bump.attach(&link, devices);
         });
     }
 
@@ -370,10 +372,11 @@ pub(super) fn with_spare_ones(told: &mut DriverConfig) {
     interfaces.extend(spares);
 }
 
-/// The programs, where they are wanted and the kernel has the means.
-fn load(divert: &DivertConfig) -> Result<Option<Bump>> {
+/// The programs, where they are wanted and the kernel has the means; or why there are none.
+/// `interfaces`: those that are to be diverted.
+fn load(divert: &DivertConfig, interfaces: &[String]) -> Result<(Option<Bump>, Option<Diagnosis>)> {
     if divert.method == Method::Policy {
-        return Ok(None);
+        return Ok((None, None));
     }
     let protocols: Vec<u8> = divert
         .selections
@@ -383,14 +386,17 @@ fn load(divert: &DivertConfig) -> Result<Option<Bump>> {
             _ => None,
         })
         .collect();
-    match Bump::load(&protocols).and_then(|bump| bump.probe().map(|()| bump)) {
+    let is_auto = divert.method == Method::Auto;
+    // Who insists on bumps hears of each interface that has no room for one.
+    let may_be = |bump: &Bump| if is_auto { bump.is_free_at(interfaces) } else { bump.probe().map(drop) };
+    match Bump::load(&protocols).and_then(|bump| may_be(&bump).map(|()| bump)) {
         Ok(bump) => {
             tracing::info!("traffic is diverted by bumps");
-            Ok(Some(bump))
+            Ok((Some(bump), None))
         }
-        Err(error) if divert.method == Method::Auto => {
+        Err(error) if is_auto => {
             tracing::warn!(%error, "there can be no bump here: traffic is diverted by policy routing");
-            Ok(None)
+            Ok((None, Some(divert::by_policy(&error))))
         }
         Err(error) => Err(error),
     }

@@ -9,15 +9,19 @@ use std::thread::JoinHandle;
 
 use farlink_wire::{Duration, Instant};
 
+use super::DiversionStatus;
+use super::captures::{Captures, Looked};
+use super::failure::Failure;
 use super::family::{Ended, FamilyGuard, Kind, Step};
+use super::refusals::Refusals;
 use super::repairs::Repairs;
-use super::{DiversionStatus, QUIET_FOR};
-use crate::bump::{Bump, Side};
+use crate::bpf::{self, Means};
+use crate::bump::{Bump, Post, Side, Stand};
 use crate::clock;
 use crate::divert::{Diagnosis, FOUND_AT_BUMP, Families, LostAtBump, Method, Passage, Reading, blame_bump};
 use crate::driver::{Position, Pulse};
 use crate::error::{Context, Result};
-use crate::netlink::{Family, Nftables, Socket};
+use crate::netlink::{Family, Link, Nftables, Socket};
 use crate::priority::{Priority, start_thread};
 
 /// One way through a bump, with a device of its own.
@@ -63,7 +67,7 @@ impl BumpGuard {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let status = Arc::new(Mutex::new(DiversionStatus::default()));
         let count = pulse.ports.len();
-        let passages = || vec![Passage::into_machine(); count];
+        let passages = || vec![Passage::of_bump(); count];
         let of = |family| FamilyGuard::new(family, Kind::Tcp, passages());
         let shared = Arc::new(Mutex::new(Told { ways: ways.clone(), everything }));
         let mut keeper = Keeper {
@@ -78,15 +82,18 @@ impl BumpGuard {
             families: Family::BOTH.map(of),
             ways,
             repairs: Repairs::default(),
+            captures: Captures::default(),
+            refusals: Refusals::default(),
             is_whole: true,
             ends: 0,
             position: Position::default(),
             known: Known::default(),
             changed_at: clock::now(),
-            failed_at: None,
+            failure: Failure::default(),
         };
         keeper.known = keeper.what_is_known();
-        keeper.publish(clock::now());
+        // Nobody is told that all is well before it was looked at.
+        keeper.tick(clock::now());
         let until = Arc::clone(&stop);
         let work = move || {
             while !super::waited(&until) {
@@ -146,24 +153,22 @@ struct Keeper {
     nft: Option<Nftables>,
     families: [FamilyGuard; 2],
     repairs: Repairs,
-    /// Nothing was missing at the last look.
+    captures: Captures,
+    refusals: Refusals,
+    /// Nothing that had been there was missing at the last look.
     is_whole: bool,
     ends: u64,
     /// Where the event loop was at the last tick.
     position: Position,
     known: Known,
     changed_at: Instant,
-    failed_at: Option<Instant>,
+    failure: Failure,
 }
 
 impl Keeper {
     fn tick(&mut self, now: Instant) {
-        if let Err(error) = self.try_tick(now)
-            && self.failed_at.is_none_or(|at| now.since(at) > QUIET_FOR)
-        {
-            self.failed_at = Some(now);
-            tracing::error!(%error, "the bumps cannot be looked after; it is tried again");
-        }
+        let outcome = self.try_tick(now);
+        self.failure.note(now, outcome.err());
         self.publish(now);
     }
 
@@ -193,11 +198,12 @@ impl Keeper {
         Known { rules_of_nft, routes: self.pulse.routes.get() }
     }
 
-    /// Puts back what is missing, unless that was done too often.
+    /// Puts back what is missing, unless that was done too often, and tries again what could not be
+    /// put there.
     fn repair(&mut self, now: Instant) -> Result<()> {
-        let without_program = self.bump.missing()?;
+        let posts = self.bump.posts()?;
         // Asked afterwards: an interface that has gone meanwhile misses nothing.
-        let links = self.socket.links()?;
+        let (links, is_complete) = self.socket.links_now()?;
         let mut what = Vec::new();
         // Devices that are down, and where programs are missing.
         let (mut down, mut bare) = (Vec::new(), Vec::new());
@@ -210,31 +216,76 @@ impl Keeper {
                 what.push(format!("the device {} was taken down", link.name));
                 down.push(link.index);
             }
-            if without_program.contains(&link.index) {
-                what.push(format!("the program at {} was taken away (`bpftool link detach`)", link.name));
-                bare.push(link.index);
+            match posts.get(&link.index).map(|post| &post.stand) {
+                Some(Stand::Removed(means)) => {
+                    what.push(removed(&link.name, *means));
+                    bare.push(link.index);
+                }
+                Some(Stand::Refused(refusal)) => self.refusals.see(link, refusal),
+                Some(Stand::Whole) | None => {}
             }
         }
         self.is_whole = what.is_empty();
-        if self.is_whole {
-            return Ok(());
-        }
-        let what = what.join("; ");
         // However often: what goes to a device that is down is lost.
         down.iter().try_for_each(|device| self.socket.link_up(*device, true))?;
+        if !self.is_whole {
+            self.put_back(now, what.join("; "), &bare);
+        }
+        let bump = &self.bump;
+        self.refusals.try_again(now, |at| bump.put_back(at));
+        if is_complete {
+            self.look_at_captures(now, &links)?;
+        }
+        Ok(())
+    }
+
+    fn put_back(&mut self, now: Instant, what: String, bare: &[u32]) {
         match self.repairs.may(now) {
             Ok(()) => {
-                bare.iter().try_for_each(|at| self.bump.put_back(*at))?;
+                // What is refused is seen at the next look.
+                let all = bare.iter().map(|at| self.bump.put_back(*at).is_ok());
+                if !all.fold(true, |all, is_done| all & is_done) {
+                    tracing::warn!("{what}; it cannot be put back as it was");
+                    return;
+                }
                 self.is_whole = true;
                 tracing::warn!(times = self.repairs.count() + 1, "{what}; diversion is put back");
                 self.repairs.done(now, what);
                 self.families.iter_mut().for_each(FamilyGuard::start_anew);
             }
-            Err(again) if self.repairs.is_news(again) => tracing::error!(
-                seconds = again.since(now).as_secs(),
-                "{what}; this happens again and again, so it is put back later: find out what removes it"
-            ),
-            Err(_) => {}
+            Err(again) => {
+                if self.repairs.is_news(again) {
+                    tracing::error!(
+                        seconds = again.since(now).as_secs(),
+                        "{what}; this happens again and again, so it is put back later: find out what removes it"
+                    );
+                }
+            }
+        }
+    }
+
+    /// How each interface stands, after all that was done.
+    fn look_at_captures(&mut self, now: Instant, links: &[Link]) -> Result<()> {
+        let posts = self.bump.posts()?;
+        let is_whole = |at: &u32| posts.get(at).is_none_or(|post| post.stand == Stand::Whole);
+        let looked = |(link, post): (&Link, &Post)| Looked {
+            index: link.index,
+            name: link.name.clone(),
+            wanted: [bpf::Side::Ingress, bpf::Side::Egress].map(|side| post.sides.contains(&side)),
+            is_attached: post.stand == Stand::Whole
+                && post.devices.is_none_or(|(a, b)| is_whole(&a) && is_whole(&b)),
+            packets: [link.rx_packets, link.tx_packets],
+            seen: self.bump.seen(link.index),
+        };
+        let post_of = |link: &Link| posts.get(&link.index).filter(|post| !post.is_device);
+        let interfaces = links.iter().filter_map(|link| Some((link, post_of(link)?)));
+        let all: Vec<_> = interfaces.map(looked).collect();
+        let known: Vec<_> = self.captures.found().iter().map(place).collect();
+        if self.captures.look(now, &all) {
+            all.iter().for_each(|one| self.bump.forget_seen(one.index));
+        }
+        for news in self.captures.found().iter().filter(|found| !known.contains(&place(found))) {
+            tracing::error!("{}", news.text);
         }
         Ok(())
     }
@@ -250,18 +301,24 @@ impl Keeper {
         for (guard, written) in self.families.iter_mut().zip(written) {
             let family = guard.family;
             let mut plain = vec![(0, 0); self.pulse.ports.len()];
-            for way in self.ways.iter().filter(|way| way.to == Side::Stack) {
+            for way in &self.ways {
                 let n = way.n;
                 let written = written.get(n).copied().unwrap_or_default();
                 let passed = self.bump.passed(way.rank, family);
-                if let Some(plain) = plain.get_mut(n) {
+                if let Some(plain) = plain.get_mut(n).filter(|_| way.to == Side::Stack) {
                     *plain = (passed.plain, passed.syns);
                 }
+                let (syns_left, others_left) = match way.to {
+                    Side::Stack => {
+                        (passed.syns + written.machine_syns, passed.others + written.machine_others)
+                    }
+                    Side::Wire => (passed.sent_syns, passed.sent_others),
+                };
                 let reading = Reading {
                     syns: written.syns,
-                    syns_left: passed.syns + written.machine_syns,
+                    syns_left,
                     others: written.others,
-                    others_left: passed.others + written.machine_others,
+                    others_left,
                     ..Reading::default()
                 };
                 let step = guard.look(now, n, (is_turning && self.is_whole).then_some(reading));
@@ -309,7 +366,7 @@ impl Keeper {
             return Ok(());
         }
         let sample = self.pulse.ports.get(n).and_then(|p| p.of(family).take_sample());
-        let lost = LostAtBump { interface: &way.interface, family, sample };
+        let lost = LostAtBump { interface: &way.interface, to: way.to, family, sample };
         let Some(cause) = blame_bump(&mut self.socket, &lost) else {
             // It would be lost without a bump, too.
             self.with_guard(family, FamilyGuard::acquit);
@@ -343,10 +400,14 @@ impl Keeper {
     fn publish(&mut self, now: Instant) {
         let mut found: Vec<Diagnosis> = self.families.iter().filter_map(FamilyGuard::cause).collect();
         found.extend(self.repairs.recent(now));
+        found.extend(self.refusals.found());
+        found.extend_from_slice(self.captures.found());
+        found.extend(self.failure.found(now));
         let families = self.bump.families();
         let status = DiversionStatus {
             method: Method::Bump.name(),
-            in_place: self.is_whole && families == Families::BOTH,
+            in_place: self.is_whole && self.captures.are_attached() && families == Families::BOTH,
+            captures: self.captures.all().to_vec(),
             ipv4: families.v4,
             ipv6: families.v6,
             everything: self.everything.then_some(families.v4 || families.v6),
@@ -356,6 +417,25 @@ impl Keeper {
             found,
         };
         *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
+    }
+}
+
+/// Which interface it is about, and which direction.
+fn place(found: &Diagnosis) -> [Option<String>; 2] {
+    ["interface", "direction"].map(|what| found.evidence.get(what).cloned())
+}
+
+/// What is said of a program that is gone, with what may have taken it away.
+fn removed(name: &str, means: Means) -> String {
+    match means {
+        Means::Tcx => format!(
+            "the program at {name} was taken away (`bpftool link detach`, or {name} was in another network namespace)"
+        ),
+        Means::Filter => {
+            format!(
+                "the program at {name} was taken away, with its filter or the qdisc `clsact` (`tc filter del`, `tc qdisc del`)"
+            )
+        }
     }
 }
 

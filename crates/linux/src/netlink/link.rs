@@ -22,6 +22,11 @@ const IFLA_INFO_DATA: u16 = 2;
 const IFLA_INFO_SLAVE_KIND: u16 = 4;
 const IFLA_GROUP: u16 = 27;
 const IFLA_LINK_NETNSID: u16 = 37;
+const IFLA_PROP_LIST: u16 = 52;
+const IFLA_ALT_IFNAME: u16 = 53;
+const RTM_NEWLINKPROP: u16 = 108;
+const RTM_DELLINKPROP: u16 = 109;
+const NLA_F_NESTED: u16 = 0x8000;
 /// Its other end is no parent.
 const VETH: &str = "veth";
 /// It only groups interfaces: their packets are routed where they come in.
@@ -47,6 +52,8 @@ pub struct Link {
     pub carrier: bool,
     /// Packets that have come in by it.
     pub rx_packets: u64,
+    /// Packets that have left by it.
+    pub tx_packets: u64,
     /// Packets that its transmit queue dropped.
     pub tx_dropped: u64,
     /// Its hardware address, where its packets have Ethernet headers.
@@ -85,7 +92,7 @@ impl Link {
         let flags = u32_at(fixed, 8)?;
         let kind = fixed.get(2..4).map(|k| u16::from_ne_bytes([k[0], k[1]]));
         let address = attributes.find(IFLA_ADDRESS).and_then(|a| <[u8; 6]>::try_from(a).ok());
-        // struct rtnl_link_stats64: the first counter is rx_packets, the eighth tx_dropped.
+        // struct rtnl_link_stats64 begins with rx_packets and tx_packets; the eighth is tx_dropped.
         let counters = attributes.find(IFLA_STATS64);
         let counter = |at: usize| {
             let bytes = counters.and_then(|all| all.get(8 * at..8 * at + 8)?.first_chunk());
@@ -109,6 +116,7 @@ impl Link {
             up: flags & libc::IFF_UP.cast_unsigned() != 0,
             carrier: flags & libc::IFF_LOWER_UP.cast_unsigned() != 0,
             rx_packets: counter(0),
+            tx_packets: counter(1),
             tx_dropped: counter(7),
             ethernet: address.filter(|_| kind == Some(libc::ARPHRD_ETHER)),
         })
@@ -220,6 +228,26 @@ impl Socket {
         self.request(message, &format!("removing interface {index}"))
     }
 
+    /// Gives an interface one more name (`altname` of `ip link`). It goes with the interface, no
+    /// other one in the network namespace can have it, and only who may configure the network can
+    /// give it.
+    ///
+    /// # Errors
+    /// EEXIST: another interface has it.
+    pub fn link_name_add(&mut self, index: u32, name: &str) -> Result<()> {
+        let what = format!("giving interface {index} the name {name}");
+        self.request(link_name(RTM_NEWLINKPROP, NLM_F_CREATE | NLM_F_EXCL, (index, name)), &what)
+    }
+
+    /// Takes such a name back.
+    ///
+    /// # Errors
+    /// It does not have it.
+    pub fn link_name_remove(&mut self, index: u32, name: &str) -> Result<()> {
+        let what = format!("taking the name {name} from interface {index}");
+        self.request(link_name(RTM_DELLINKPROP, 0, (index, name)), &what)
+    }
+
     /// Makes a veth pair whose ends stand in two namespaces. `mac` fixes the Ethernet addresses.
     pub fn veth(&mut self, a: VethEnd<'_>, b: VethEnd<'_>) -> Result<()> {
         let mut message = Message::new(libc::RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, &ifinfomsg(0, 0, 0));
@@ -231,6 +259,14 @@ impl Socket {
         });
         self.request(message, &format!("creating the veth pair {} - {}", a.name, b.name))
     }
+}
+
+fn link_name(kind: u16, flags: u16, (index, name): (u32, &str)) -> Message {
+    let mut message = Message::new(kind, flags, &ifinfomsg(index, 0, 0));
+    message.nested(IFLA_PROP_LIST | NLA_F_NESTED, &[], |m| {
+        m.attr_str(IFLA_ALT_IFNAME, name);
+    });
+    message
 }
 
 /// One end of a veth pair to be made.
