@@ -11,7 +11,7 @@ use common::{
     Host, Path, Running, assert_restored, configuration, datagram_arrives, eventually, pattern, skipped,
     transfer,
 };
-use farlink_linux::driver::{Driver, End};
+use farlink_linux::driver::{By, Driver, End, Finder};
 use farlink_linux::event_loop::Signals;
 
 #[test]
@@ -51,6 +51,37 @@ fn link_events_reach_the_gateway() {
     assert!(is_up("left"));
     path.server.0.link_up("eth0", true).unwrap();
     eventually("its return is noticed", || is_up("right"));
+    assert_eq!(daemon.drain(), End::Drained);
+}
+
+#[test]
+fn an_interface_without_room_is_a_finding_until_there_is_some() {
+    if skipped("an_interface_without_room_is_a_finding_until_there_is_some") {
+        return;
+    }
+    let path = Path::new();
+    let add = |n: u32| {
+        path.router.sh(&format!(
+            "ip link add x{n} type veth peer name y{n}; ip link set x{n} up; ip link set y{n} up"
+        ));
+    };
+    let mut few = config(None);
+    // Marks for three: two of them are named.
+    few.divert.mark_mask = 0x3000_0000;
+    few.finders = vec![Finder { by: By::Pattern("x*".into()), domain: 0, attach: false, divert: true }];
+    add(0);
+    let daemon = Daemon::start(&path.router, few);
+    let found = || {
+        let found = daemon.status().1.diversion.found;
+        found.into_iter().find(|f| f.id == "interfaces-without-room").map(|f| f.text)
+    };
+    assert_eq!(found(), None);
+    add(1);
+    eventually("it is said", || found().is_some_and(|text| text.contains("x1")));
+    path.router.sh("ip link del x0");
+    path.router.sh("ip link set x1 down; ip link set x1 up");
+    eventually("there is room", || found().is_none());
+    assert!(daemon.status().1.ports.iter().any(|p| p.interface == "x1" && p.present));
     assert_eq!(daemon.drain(), End::Drained);
 }
 

@@ -10,11 +10,12 @@ use farlink_wire::{Duration, Instant};
 
 use super::network::Port;
 use super::setup::Maker;
+use super::troubles::ROOM;
 use super::wanted::{Finder, finder_of, matches};
 use super::{Driver, Retiring};
 use crate::bump::NO_BUMP;
 use crate::clock;
-use crate::divert::{Diverted, is_plain};
+use crate::divert::{Diverted, Severity, is_plain};
 use crate::netlink::Link;
 
 /// How often is looked whether interfaces that are taken out are still in use.
@@ -22,6 +23,8 @@ const LOOK: Duration = Duration::from_millis(250);
 
 /// Of so many interfaces without a place the log has been told.
 const WITHOUT_ROOM_MAX: usize = 1000;
+/// So many of them are named.
+const NAMED_MAX: usize = 3;
 
 /// Why an interface is no longer at its port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +45,9 @@ impl Driver {
     /// Something about an interface has changed, or it has come or gone.
     pub(super) fn link_changed(&mut self, link: &Link, exists: bool) {
         self.note_link(link, exists);
+        if !exists {
+            self.note_room(&link.name, true);
+        }
         if let Some(n) = self.net.faces.of_index(link.index) {
             return self.device_changed(n, link, exists);
         }
@@ -138,15 +144,7 @@ impl Driver {
                 break id;
             }
             if !self.forget_one(finder.domain) {
-                if self.without_room.len() >= WITHOUT_ROOM_MAX {
-                    self.without_room.clear();
-                }
-                if self.without_room.insert(link.name.clone()) {
-                    tracing::error!(
-                        interface = %link.name,
-                        "there are too many interfaces: this one is not diverted"
-                    );
-                }
+                self.note_room(&link.name, false);
                 return None;
             }
         };
@@ -156,6 +154,31 @@ impl Driver {
         let (name, domain) = (link.name.clone(), finder.domain);
         let interface = Interface { id, name, domain, addresses: Vec::new(), link: None };
         self.make_port(&interface, false, finder.attach)
+    }
+
+    /// Whether there is a place for this interface. Those without one are a finding.
+    fn note_room(&mut self, interface: &str, has_room: bool) {
+        let is_news = match has_room {
+            true => self.without_room.remove(interface),
+            false if self.without_room.len() >= WITHOUT_ROOM_MAX => false,
+            false => self.without_room.insert(interface.to_owned()),
+        };
+        if is_news {
+            self.tell_without_room();
+        }
+    }
+
+    pub(super) fn tell_without_room(&self) {
+        let names: Vec<_> = self.without_room.iter().take(NAMED_MAX).map(String::as_str).collect();
+        match &names[..] {
+            [] => self.troubles.end(ROOM),
+            some => {
+                let more = if self.without_room.len() > some.len() { ", and more" } else { "" };
+                let names = format!("{}{more}", some.join(", "));
+                let text = "there are too many interfaces: what passes some of them is not diverted";
+                self.troubles.begin(ROOM, Severity::Warning, text, &names);
+            }
+        }
     }
 
     /// A found interface that has gone makes room for another one. Whether there was one.
@@ -253,6 +276,7 @@ impl Driver {
             (port.moved_to, port.let_go) = (None, None);
         }
         self.fit_devices(n);
+        self.note_room(&link.name, true);
         let Some(port) = self.net.ports.get_mut(n) else { return };
         let (is_new, id) = (port.index != Some(link.index), port.id);
         if port.called != link.name {

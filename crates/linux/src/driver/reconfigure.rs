@@ -39,6 +39,7 @@ impl Driver {
         if self.finders != wanted.finders {
             self.finders = wanted.finders;
             self.without_room.clear();
+            self.tell_without_room();
             done.applied.push("interfaces by pattern, group or all".to_owned());
         }
         if self.maker.attach_to(wanted.attach, &self.finders) {

@@ -11,6 +11,8 @@ pub(super) const LISTS: &str = "interfaces-unread";
 pub(super) const DEVICES: &str = "device-missing";
 /// The journal cannot keep what is held.
 pub(super) const JOURNAL: &str = "journal-without-room";
+/// There are more interfaces than places.
+pub(super) const ROOM: &str = "interfaces-without-room";
 /// Nobody outside watches this process.
 pub(super) const WATCHER: &str = "unwatched";
 
@@ -26,7 +28,7 @@ impl Troubles {
 
     /// This is so from here on. The log hears of it once.
     pub fn begin(&self, id: &'static str, severity: Severity, text: &str, error: &dyn std::fmt::Display) {
-        let found = Diagnosis::new(id, severity, text).seen("error", error);
+        let found = Diagnosis::new(id, severity, format!("{text} ({error})")).seen("error", error);
         if self.all().insert(id, found).is_none() {
             match severity {
                 Severity::Note => tracing::info!(%error, "{text}"),
