@@ -93,15 +93,16 @@ fn has(program: &str) -> bool {
 /// Whether all that a situation needs beside is installed.
 fn can_come_about(situation: &Situation) -> bool {
     let plan = &situation.plan;
-    let needs_iptables = [&plan.setup, &plan.change, &plan.far, &plan.far_change]
-        .iter()
-        .any(|script| script.contains("iptables"));
-    let can = !needs_iptables || (has("iptables") && has("ip6tables"));
-    if !can {
+    let scripts = [&plan.setup, &plan.change, &plan.far, &plan.far_change];
+    let needs = |word: &str| scripts.iter().any(|script| script.contains(word));
+    let programs = [("iptables", "iptables"), ("iptables", "ip6tables"), ("tc qdisc", "tc")];
+    let programs = programs.into_iter().chain([("perl ", "perl"), ("setpriv ", "setpriv")]);
+    let missing = programs.into_iter().find(|(word, program)| needs(word) && !has(program));
+    if let Some((_, program)) = missing {
         use std::io::Write;
-        let _ = writeln!(std::io::stderr(), "SKIPPED {}: iptables is not installed", situation.name);
+        let _ = writeln!(std::io::stderr(), "SKIPPED {}: {program} is not installed", situation.name);
     }
-    can
+    missing.is_none()
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::process::{Child, Output};
+use std::process::{Child, Command, Output};
 use std::time::{Duration, Instant};
 
 use farlink_linux::emulator::{Emulator, EmulatorConfig};
@@ -68,6 +68,9 @@ pub struct Plan {
     /// The asker does not find these programs.
     #[serde(default)]
     pub without_path: bool,
+    /// The kernel is one before Linux 6.6: it has no tcx.
+    #[serde(default)]
+    pub older_kernel: bool,
 }
 
 fn usual() -> String {
@@ -223,13 +226,21 @@ impl Bed {
         Some(Traffic::start(&self.client, &self.server, &to, load))
     }
 
+    fn on_router(&self) -> Command {
+        let mut command = self.router.command(FARLINK);
+        if self.plan.older_kernel {
+            command.env("FARLINK_TCX", "off");
+        }
+        command
+    }
+
     fn write_config(&self) {
         std::fs::write(self.file(), toml::to_string(&self.config).unwrap()).unwrap();
     }
 
     fn start(&mut self) {
         let log = std::fs::File::create(self.directory.join("log")).unwrap();
-        let mut command = self.router.command(FARLINK);
+        let mut command = self.on_router();
         command.args(["run", "--config", &self.file(), "--socket", &self.socket()]).stderr(log);
         self.daemon = Some(command.spawn().unwrap());
         let end = Instant::now() + PATIENCE;
@@ -296,7 +307,7 @@ impl Bed {
     }
 
     pub fn ask(&self, arguments: &[&str]) -> Output {
-        let mut command = self.router.command(FARLINK);
+        let mut command = self.on_router();
         command.args(arguments).args(["--socket", &self.socket(), "--config", &self.file()]);
         if self.plan.without_path {
             command.env("PATH", self.directory.join("nothing"));
@@ -363,7 +374,13 @@ impl Bed {
             return Ok(());
         }
         let path = format!("{}:{}", self.directory.display(), std::env::var("PATH").unwrap_or_default());
-        let output = at.command("sh").args(["-ec", line]).env("PATH", path).output().unwrap();
+        let mut command = at.command("sh");
+        command
+            .args(["-ec", line])
+            .env("PATH", path)
+            .env("FARLINK", FARLINK)
+            .env("DIRECTORY", &self.directory);
+        let output = command.output().unwrap();
         if output.status.success() {
             return Ok(());
         }

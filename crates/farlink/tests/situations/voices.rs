@@ -56,6 +56,7 @@ pub fn contradictions(bed: &Bed, found: &[Value]) -> Vec<String> {
     for link in list(&voices.status, "links") {
         wrong.extend(of_link(&voices, link, found));
     }
+    wrong.extend(of_captures(&voices, found));
     for flow in list(&voices.flows, "") {
         let (limit, who) = (text(flow, "limited_by"), text(flow, "a"));
         let line = voices.flows_text.lines().find(|line| line.starts_with(&format!("{who} ")));
@@ -108,6 +109,33 @@ fn of_link(voices: &Voices, link: &Value, found: &[Value]) -> Vec<String> {
         }
         None if is_away && !may_be_untold => wrong.push(format!("{name} is {in_words}, and check is silent")),
         _ => {}
+    }
+    wrong
+}
+
+/// What is captured where, in each of them. What is not there `check` calls a problem.
+fn of_captures(voices: &Voices, found: &[Value]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let captures = list(&voices.status["diversion"], "captures");
+    for capture in captures {
+        let of = |key| text(capture, key);
+        let (interface, direction, state) = (of("interface"), of("direction"), of("state"));
+        let line = voices.status_text.lines().find(|line| {
+            line.starts_with(&format!("{interface} ")) && line.contains(&format!("{direction} {state}"))
+        });
+        if line.is_none() {
+            wrong.push(format!("status does not say {capture}\n{}", voices.status_text));
+        }
+        let labels = format!("{{interface=\"{interface}\",direction=\"{direction}\",state=\"{state}\"}}");
+        let sample = format!("farlink_diversion_capture{labels} 1");
+        if !voices.prometheus.contains(&sample) {
+            wrong.push(format!("Prometheus has no {sample}"));
+        }
+    }
+    let is_missing = captures.iter().any(|capture| text(capture, "state") == "wanted");
+    let in_place = voices.status["diversion"]["in_place"] == true;
+    if is_missing && (in_place || !found.iter().any(|f| text(f, "severity") == "problem")) {
+        wrong.push(format!("something is not captured, and nobody minds: {captures:?}"));
     }
     wrong
 }
