@@ -42,3 +42,8 @@ need_target() {
     echo "installing the target $1 with rustup"
     rustup target add "$1"
 }
+
+# need_library FILE PACKAGE WHAT-FOR: a file that is no command, in a package of the distribution.
+need_library() {
+    [ -e "$1" ] || need_package "$1" "$2" "$3"
+}
