@@ -117,8 +117,7 @@ impl Housekeeper {
             waker,
             troubles,
             pending: News::default(),
-            wants_all: false,
-            wants_addresses: false,
+            wants: Wants::default(),
             again_after: AGAIN,
             again_at: None,
             told_at: Instant::ZERO,
@@ -147,6 +146,33 @@ impl Housekeeper {
     }
 }
 
+/// What is to be read anew.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Wants {
+    /// The list of interfaces.
+    all: bool,
+    addresses: bool,
+}
+
+impl Wants {
+    /// The kernel tells something.
+    fn hear(&mut self, event: Event, pending: &mut News) {
+        match event {
+            Event::Link(link) => pending.note(link, true),
+            Event::LinkGone(link) => pending.note(link, false),
+            Event::Routes => pending.routes = true,
+            Event::Addresses => self.addresses = true,
+            Event::Forwarding => self.all = true,
+            // Whatever it was.
+            Event::Lost => {
+                pending.lost += 1;
+                pending.routes = true;
+                *self = Self { all: true, addresses: true };
+            }
+        }
+    }
+}
+
 /// What the thread knows.
 struct Keeper {
     monitor: Monitor,
@@ -156,8 +182,7 @@ struct Keeper {
     waker: Arc<Waker>,
     troubles: Troubles,
     pending: News,
-    wants_all: bool,
-    wants_addresses: bool,
+    wants: Wants,
     again_after: Duration,
     again_at: Option<Instant>,
     told_at: Instant,
@@ -184,7 +209,7 @@ impl Keeper {
             }
             Ok(false) => self.try_again(now),
             Err(error) => {
-                self.wants_all = true;
+                self.wants.all = true;
                 self.try_again(now);
                 self.troubles.begin(
                     LISTS,
@@ -203,19 +228,8 @@ impl Keeper {
     }
 
     fn hear(&mut self) -> Result<()> {
-        let Self { monitor, pending, wants_all, wants_addresses, .. } = self;
-        monitor.drain(|event| match event {
-            Event::Link(link) => pending.note(link, true),
-            Event::LinkGone(link) => pending.note(link, false),
-            Event::Routes => pending.routes = true,
-            Event::Addresses => *wants_addresses = true,
-            Event::Forwarding => *wants_all = true,
-            Event::Lost => {
-                pending.lost += 1;
-                pending.routes = true;
-                (*wants_all, *wants_addresses) = (true, true);
-            }
-        })
+        let Self { monitor, pending, wants, .. } = self;
+        monitor.drain(|event| wants.hear(event, pending))
     }
 
     /// Whether all was read that is wanted.
@@ -233,23 +247,23 @@ impl Keeper {
         }
         if self.pending.changed.len() > CHANGED_MAX {
             self.pending.changed.clear();
-            self.wants_all = true;
+            self.wants.all = true;
         }
-        if std::mem::take(&mut self.wants_all) {
+        if std::mem::take(&mut self.wants.all) {
             let all = Listing::read(&mut self.socket)?;
-            self.wants_all = !all.is_whole;
+            self.wants.all = !all.is_whole;
             self.pending.all = Some(all);
         }
-        if std::mem::take(&mut self.wants_addresses) {
+        if std::mem::take(&mut self.wants.addresses) {
             match self.socket.addresses() {
                 Ok(addresses) => self.pending.addresses = Some(addresses),
                 Err(error) => {
-                    self.wants_addresses = true;
+                    self.wants.addresses = true;
                     return Err(error);
                 }
             }
         }
-        Ok(!self.wants_all)
+        Ok(!self.wants.all)
     }
 
     fn hand_over(&mut self, now: Instant) {
@@ -262,5 +276,21 @@ impl Keeper {
             // They add up with what comes.
             Err(TrySendError::Full(news) | TrySendError::Disconnected(news)) => self.pending = news,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_loss_everything_is_read_anew() {
+        let (mut wants, mut pending) = (Wants::default(), News::default());
+        wants.hear(Event::Routes, &mut pending);
+        assert_eq!((wants, pending.routes), (Wants::default(), true));
+        pending.routes = false;
+        wants.hear(Event::Lost, &mut pending);
+        assert_eq!(wants, Wants { all: true, addresses: true }, "addresses, too");
+        assert_eq!((pending.routes, pending.lost), (true, 1));
     }
 }
