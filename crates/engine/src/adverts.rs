@@ -22,7 +22,7 @@ impl Split<'_> {
     pub(crate) fn exchange_adverts(&mut self, cx: &mut Cx<'_>, from: Side, advert: Option<Advert>) {
         let Leg { via, out, peer, .. } = *self.legs.get(from);
         let Some(hello) = peer.hello().filter(|hello| hello.reads_frames()) else { return };
-        if let Some((advert, link)) = advert.zip(cx.links.at_mut(via))
+        if let Some((advert, link)) = advert.zip(cx.links.at_mut(via.iface))
             && link.believes(hello.identity)
         {
             link.hear_advert(cx.now, hello.identity, advert);

@@ -19,7 +19,7 @@ use crate::handshake::{Answer, HalfOpen, Step, SynCache};
 use crate::kept::Kept;
 use crate::leg::Handshake;
 use crate::link::{LinkReport, Links};
-use crate::net::{IfaceId, Way};
+use crate::net::{IfaceId, Via, Way};
 use crate::peer::Peer;
 use crate::promise::Promise;
 use crate::ready::{Ready, ReadyId, Turn, What};
@@ -166,31 +166,31 @@ impl Engine {
     pub(crate) fn is_link(&self, iface: IfaceId) -> bool {
         self.links.at(iface).is_some()
     }
-    /// A TCP packet that came in by `via`.
+    /// A TCP packet that came in so.
     pub fn handle_packet(
         &mut self,
         now: Instant,
-        via: IfaceId,
+        via: Via,
         s: &TcpSegment,
         packet: PacketBuf,
         net: &mut dyn World,
     ) -> Outcome {
         self.challenges.refill(now);
-        if let Some(link) = self.links.at_mut(via) {
+        if let Some(link) = self.links.at_mut(via.iface) {
             link.count(now, s, &packet);
         }
         if s.flags.contains(Flags::SYN | Flags::ACK)
-            && let Some(link) = self.links.at_mut(via)
+            && let Some(link) = self.links.at_mut(via.iface)
         {
             link.boxes_mut().hear_answer(now, (s.ip.src, s.src_port, s.dst_port));
         }
-        let domain = self.domain(via);
+        let domain = self.domain(via.iface);
         let (key, from_low) = Key::new(domain, (s.ip.src, s.src_port), (s.ip.dst, s.dst_port));
         let mut known = self.table.find(&key, from_low);
         if s.shim.is_some() && s.flags.syn() {
             return self.handle_without_shim(now, via, packet, net);
         }
-        if known.is_none() && s.options.has_ours() && !self.is_link(via) {
+        if known.is_none() && s.options.has_ours() && !self.is_link(via.iface) {
             return self.handle_without_option(now, via, s, packet, net);
         }
         // Most packets belong to a known flow, and need no look into the table of half-open ones.
@@ -200,7 +200,7 @@ impl Engine {
             self.counters.bad_checksums += 1;
             return Outcome::Forward(packet);
         }
-        if self.is_second_of_two(now, via, (&key, known), from_low, s) {
+        if self.is_second_of_two(now, via.iface, (&key, known), from_low, s) {
             self.counters.packets_taken += 1;
             self.pool.give_back(packet.into_block().0);
             return Outcome::Taken;
@@ -228,22 +228,24 @@ impl Engine {
     fn handle_flow_packet(
         &mut self,
         now: Instant,
-        via: IfaceId,
+        via: Via,
         (key, id): (Key, FlowId),
         from: Side,
         s: &TcpSegment,
         packet: PacketBuf,
         net: &mut dyn World,
     ) -> Outcome {
-        let sleeps = self.table.is_asleep(id);
+        let (sleeps, generation) = (self.table.is_asleep(id), self.route_generation);
         let may_wake = sleeps && !self.draining && !self.short_of_time && self.has_memory();
         let mut cx = cx!(self, now, net);
         let Some(flow) = self.table.get_mut(id) else { return Outcome::Forward(packet) };
-        flow.came_by = via;
+        flow.came_by = via.iface;
         let is_word = flow.is_word_of(now, from, s);
         if is_word {
             flow.active_at = now;
-            flow.legs.get_mut(from).via = via;
+            if flow.legs.get_mut(from).comes(via) {
+                flow.route_generation = generation.wrapping_sub(1);
+            }
             if core::mem::take(&mut flow.asked_anew) {
                 self.syns.remove(&key);
             }
@@ -273,7 +275,7 @@ impl Engine {
     fn handle_syn(
         &mut self,
         now: Instant,
-        via: IfaceId,
+        via: Via,
         key: Key,
         from_low: bool,
         s: &TcpSegment,
@@ -284,7 +286,7 @@ impl Engine {
         if self.draining {
             return self.pass(via, s, packet, net);
         }
-        let decision = self.decide(via, key, s, net);
+        let decision = self.decide(via.iface, key, s, net);
         match decision.action {
             Action::Split | Action::Custody(_) => {}
             Action::Pass => return self.pass(via, s, packet, net),
@@ -307,7 +309,7 @@ impl Engine {
         if syns == 1 {
             self.links.handshake_begins(now);
         }
-        self.hear_asking(now, via, &key, s);
+        self.hear_asking(now, via.iface, &key, s);
         if o.has_ours() {
             edit::remove_farlink_option(&mut packet, s);
         }
@@ -315,7 +317,7 @@ impl Engine {
             // AccECN is not understood here: the hosts fall back to RFC 3168 ECN.
             edit::set_flags(&mut packet, s, s.flags.without(Flags::AE));
         }
-        let cut = self.first_window(self.links.way(via)).filter(|cut| *cut < s.window);
+        let cut = self.first_window(self.links.way(via.iface)).filter(|cut| *cut < s.window);
         if let Some(h) = self.syns.get_mut(&key) {
             let shown = *h.shown_bytes.get_or_insert(cut.unwrap_or(u16::MAX));
             if shown < s.window {
@@ -348,7 +350,7 @@ impl Engine {
     fn handle_handshake(
         &mut self,
         now: Instant,
-        via: IfaceId,
+        via: Via,
         key: Key,
         from_low: bool,
         s: &TcpSegment,
@@ -379,7 +381,7 @@ impl Engine {
     fn establish(
         &mut self,
         now: Instant,
-        via: IfaceId,
+        via: Via,
         key: Key,
         mut h: HalfOpen,
         s: &TcpSegment,
@@ -390,9 +392,8 @@ impl Engine {
             self.learn_of_acknowledgement(now, &mut h, s);
         }
         let Some(answer) = h.answer.as_deref() else { return Outcome::Forward(packet) };
-        if !s.flags.rst()
-            && !self.replaces(&key, h.a_is_low, Pair { a: [h.a.via, via], b: [answer.b.via; 2] }, net)
-        {
+        let sides = Pair { a: [h.a.via.iface, via.iface], b: [answer.b.via.iface; 2] };
+        if !s.flags.rst() && !self.replaces(&key, h.a_is_low, sides, net) {
             return Outcome::Forward(packet);
         }
         if s.flags.rst() || !self.has_room() || self.draining {
@@ -425,7 +426,7 @@ impl Engine {
     fn new_flow(
         &mut self,
         now: Instant,
-        via: IfaceId,
+        via: Via,
         h: &HalfOpen,
         answer: &Answer,
         s: &TcpSegment,
@@ -461,7 +462,7 @@ impl Engine {
         match legs.b.peer {
             Peer::None if h.introduces => {
                 r.b.rx.introduce(now);
-                if let Some(link) = cx.links.at_mut(legs.b.via) {
+                if let Some(link) = cx.links.at_mut(legs.b.via.iface) {
                     link.boxes_mut().note_introduced(now, legs.b.addr);
                 }
             }

@@ -13,7 +13,7 @@ use crate::config::Class;
 use crate::kept::Kept;
 use crate::leg::{Agreed, Handshake, Leg};
 use crate::link::Link;
-use crate::net::IfaceId;
+use crate::net::Via;
 use crate::peer::{Opening, Peer};
 use crate::rules::{Decision, Moved};
 use crate::side::{Pair, Side};
@@ -382,7 +382,7 @@ impl SynCache {
         key: Key,
         a_is_low: bool,
         s: &TcpSegment,
-        via: IfaceId,
+        via: Via,
         decision: Decision,
     ) -> Option<&mut HalfOpen> {
         if let Some(h) = self.entries.get_mut(&key) {
@@ -480,14 +480,7 @@ impl SynCache {
     }
 
     /// Any segment of a connection that is not established here.
-    pub fn on_segment(
-        &mut self,
-        now: Instant,
-        key: &Key,
-        from_low: bool,
-        s: &TcpSegment,
-        via: IfaceId,
-    ) -> Step {
+    pub fn on_segment(&mut self, now: Instant, key: &Key, from_low: bool, s: &TcpSegment, via: Via) -> Step {
         let Some(h) = self.entries.get_mut(key) else { return Step::Unknown };
         let from = if h.a_is_low == from_low { Side::A } else { Side::B };
         if s.flags.rst() {
@@ -539,7 +532,7 @@ impl SynCache {
     }
 
     /// `None`: it must not be split.
-    fn on_syn_ack(h: &mut HalfOpen, now: Instant, s: &TcpSegment, via: IfaceId) -> Option<Step> {
+    fn on_syn_ack(h: &mut HalfOpen, now: Instant, s: &TcpSegment, via: Via) -> Option<Step> {
         let covered = s.ack.since(h.isn + 1);
         if covered > h.syn_payload {
             // Not an answer to this SYN.

@@ -6,27 +6,27 @@ use core::net::IpAddr;
 
 use farlink_wire::{Offload, PacketBuf, Parsed, Pool, TcpSegment, edit, parse};
 
-use crate::net::IfaceId;
+use crate::net::Via;
 
 /// It, as it would have gone on.
 #[derive(Clone, Debug)]
 pub struct Kept {
     bytes: Box<[u8]>,
     offload: Offload,
-    /// The interface that it came in by.
-    pub via: IfaceId,
+    /// How it came in.
+    pub via: Via,
     /// Where it comes from, and where it goes.
     pub ends: (IpAddr, IpAddr),
 }
 
 impl Kept {
-    /// A copy of a packet that came in by `via`.
-    pub fn of(via: IfaceId, s: &TcpSegment, packet: &PacketBuf) -> Self {
+    /// A copy of a packet that came in so.
+    pub fn of(via: Via, s: &TcpSegment, packet: &PacketBuf) -> Self {
         Self { bytes: packet.bytes().into(), offload: packet.offload, via, ends: (s.ip.src, s.ip.dst) }
     }
 
     /// The same without its payload, which its host repeats: many of them may wait, for long.
-    pub fn headers_of(via: IfaceId, s: &TcpSegment, packet: &PacketBuf, pool: &mut Pool) -> Self {
+    pub fn headers_of(via: Via, s: &TcpSegment, packet: &PacketBuf, pool: &mut Pool) -> Self {
         if s.payload_len == 0 {
             return Self::of(via, s, packet);
         }

@@ -8,7 +8,7 @@ use farlink_wire::{Duration, Instant, SeqNum, TcpSegment, Timestamps};
 use crate::bookmark::{Bookmark, bookmarks};
 use crate::event::Ends;
 use crate::filled::Filled;
-use crate::net::{IfaceId, Way};
+use crate::net::{IfaceId, Via, Way};
 use crate::oversizing::Oversizing;
 use crate::path_mtu::PathMtu;
 use crate::peer::{Message, Peer, WINDOW_UNIT};
@@ -54,8 +54,8 @@ pub struct Leg {
     pub addr: IpAddr,
     /// The host's port.
     pub port: u16,
-    /// Interface by which its packets come in.
-    pub via: IfaceId,
+    /// How its packets come in.
+    pub via: Via,
     /// Which way packets to it leave.
     pub out: Way,
     /// How large packets towards it may be.
@@ -151,13 +151,13 @@ bookmarks!(Leg { oversizing, told_edge, soft_edge });
 impl Leg {
     /// A leg as a host's SYN or SYN-ACK shows it.
     #[must_use]
-    pub fn new(now: Instant, s: &TcpSegment, via: IfaceId) -> Self {
+    pub fn new(now: Instant, s: &TcpSegment, via: Via) -> Self {
         let default_mss = if s.ip.is_v4() { 536 } else { 1220 };
         Self {
             addr: s.ip.src,
             port: s.src_port,
             via,
-            out: Way::Ordinary(via),
+            out: Way::Ordinary(via.iface),
             path_mtu: PathMtu::default(),
             mss: s.options.mss.unwrap_or(default_mss),
             filled: Filled::default(),
@@ -393,13 +393,20 @@ impl Leg {
         if self.addr.is_ipv4() { 40 } else { 60 }
     }
 
+    /// Its packets come in so from here on. Returns whether the kernel sends them another way than
+    /// before.
+    pub fn comes(&mut self, via: Via) -> bool {
+        let before = core::mem::replace(&mut self.via, via);
+        before.shown.out != via.shown.out
+    }
+
     /// A leg of which only a record is left.
     #[must_use]
     pub fn of_record(now: Instant, (addr, port): (IpAddr, u16), via: IfaceId) -> Self {
         Self {
             addr,
             port,
-            via,
+            via: Via::from(via),
             out: Way::Ordinary(via),
             path_mtu: PathMtu::default(),
             mss: 536,

@@ -117,7 +117,9 @@ impl Split<'_> {
             self.hear_routers(cx, from, (ack, Feedback::Since(shim.feedback_bytes_per_s)));
         }
         let Some(hello) = self.legs.get(from).peer.hello() else { return };
-        let Some(shims) = cx.links.at_mut(self.came_by).and_then(|link| link.shims_mut()) else { return };
+        let Some(shims) = cx.links.at_mut(self.came_by).and_then(|link| link.shims_mut()) else {
+            return;
+        };
         shims.hear(hello.identity);
         if shims.to_tell(cx.now, hello.identity).is_some() {
             self.owe_now(from);
@@ -128,13 +130,13 @@ impl Split<'_> {
     pub(crate) fn shims_to_tell(&self, cx: &Cx<'_>, to: Side) -> Option<u16> {
         let leg = self.legs.get(to);
         let hello = leg.peer.hello().filter(|hello| hello.can(Capability::Shim) && hello.reads_frames())?;
-        cx.links.at(leg.via)?.shims()?.to_tell(cx.now, hello.identity)
+        cx.links.at(leg.via.iface)?.shims()?.to_tell(cx.now, hello.identity)
     }
 
     /// It has been told.
     pub(crate) fn note_shims_told(&self, cx: &mut Cx<'_>, to: Side, heard: u16) {
         let leg = self.legs.get(to);
-        let shims = cx.links.at_mut(leg.via).and_then(|link| link.shims_mut());
+        let shims = cx.links.at_mut(leg.via.iface).and_then(|link| link.shims_mut());
         if let Some((hello, shims)) = leg.peer.hello().zip(shims) {
             shims.note_told(cx.now, hello.identity, heard);
         }

@@ -3,7 +3,7 @@
 use farlink_wire::{Instant, PacketBuf, Parsed, TcpSegment, edit, parse, shim, verify_checksums};
 
 use crate::engine::{Engine, Outcome};
-use crate::net::IfaceId;
+use crate::net::{IfaceId, Via};
 use crate::world::World;
 
 impl Engine {
@@ -11,7 +11,7 @@ impl Engine {
     pub(crate) fn handle_without_option(
         &mut self,
         now: Instant,
-        via: IfaceId,
+        via: Via,
         s: &TcpSegment,
         mut packet: PacketBuf,
         net: &mut dyn World,
@@ -31,7 +31,7 @@ impl Engine {
     pub(crate) fn handle_without_shim(
         &mut self,
         now: Instant,
-        via: IfaceId,
+        via: Via,
         mut packet: PacketBuf,
         net: &mut dyn World,
     ) -> Outcome {
@@ -57,7 +57,7 @@ impl Engine {
     /// the end of the next link, not for a host.
     pub(crate) fn pass(
         &self,
-        via: IfaceId,
+        via: Via,
         s: &TcpSegment,
         mut packet: PacketBuf,
         net: &mut dyn World,

@@ -173,7 +173,8 @@ impl Split<'_> {
     fn count_syn(&mut self, cx: &Cx<'_>, from: Side, isn: SeqNum) -> u8 {
         let r = &mut *self.relays;
         let old = r.new_syn.filter(|n| n.from == from && n.isn == isn);
-        if self.came_by != self.legs.get(from).via || old.is_some_and(|n| cx.now.since(n.at) < SYN_SPACING) {
+        let is_elsewhere = self.came_by != self.legs.get(from).via.iface;
+        if is_elsewhere || old.is_some_and(|n| cx.now.since(n.at) < SYN_SPACING) {
             return 0;
         }
         let count = old.map_or(1, |n| n.count.saturating_add(1));

@@ -489,8 +489,8 @@ impl Split<'_> {
         let (a, b) = (&self.legs.a, &self.legs.b);
         let reach = self.reach_bytes() + u64::from(RECORD_STALE_BYTES);
         Record {
-            iface_a: a.via,
-            iface_b: b.via,
+            iface_a: a.via.iface,
+            iface_b: b.via.iface,
             a: (a.addr, a.port),
             b: (b.addr, b.port),
             acked_by_a: self.relays.b.tx.snd_una(),

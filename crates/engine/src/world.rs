@@ -5,14 +5,14 @@ use core::net::IpAddr;
 use farlink_wire::{SegmentHeader, Shim, WireSize};
 
 use crate::event::{Ends, Event};
-use crate::net::{IfaceId, Route, Way};
+use crate::net::{Route, Via, Way};
 use crate::record::Record;
 
 /// A segment that leaves: its fields, and its payload by reference. Valid only during the call.
 #[derive(Debug)]
 pub struct Made<'a> {
-    /// The interface by which packets of the claimed source come in.
-    pub via: IfaceId,
+    /// How packets of the claimed source come in.
+    pub via: Via,
     /// The way that it is expected to leave.
     pub out: Way,
     /// Its fields but the IPv4 identification, which the way out chooses.
@@ -40,7 +40,7 @@ pub struct Fragments {
 impl<'a> Made<'a> {
     /// A segment without payload.
     #[must_use]
-    pub fn bare((via, out): (IfaceId, Way), header: SegmentHeader<'a>) -> Self {
+    pub fn bare((via, out): (Via, Way), header: SegmentHeader<'a>) -> Self {
         Self { via, out, header, payload: &[], segment_bytes: 0, fragments: None, shim: None }
     }
 
@@ -56,9 +56,9 @@ pub trait World {
     /// Takes a segment away, and says what it takes on the wire: nothing where it could not be
     /// made. Called while the engine is at work, so it must not call back.
     fn send(&mut self, made: &Made<'_>) -> WireSize;
-    /// Which way a packet with this source and destination would leave, having come in by `from`.
-    /// `None`: no route.
-    fn route(&mut self, from: IfaceId, src: IpAddr, dst: IpAddr) -> Option<Route>;
+    /// Which way a packet with this source and destination would leave, having come in as `from`
+    /// says. `None`: no route.
+    fn route(&mut self, from: Via, src: IpAddr, dst: IpAddr) -> Option<Route>;
     /// Keeps (or, with `None`, forgets) the record of a flow that holds custody, under a slot
     /// number that is reused. It must survive the process: a restart hands the records to
     /// `reset_recorded`.

@@ -4,7 +4,7 @@
 use farlink_egress::Grant;
 use farlink_engine::config::{Config, Interface};
 use farlink_engine::event::{Carried, Event};
-use farlink_engine::net::{IfaceId, Way};
+use farlink_engine::net::{IfaceId, Via, Way};
 use farlink_engine::record::Record;
 use farlink_engine::status::{FlowStatus, Load, Memory};
 use farlink_engine::world::World;
@@ -110,23 +110,27 @@ impl Gateway {
         self.engine.pool()
     }
 
-    /// A packet that came in by `from`. What can be forwarded at once is transmitted during the
-    /// call.
+    /// A packet that came in so: by an interface, and of a bump with what the kernel has shown of
+    /// it. What can be forwarded at once is transmitted during the call.
     pub fn handle_packet(
         &mut self,
         now: Instant,
-        from: IfaceId,
-        mut packet: PacketBuf,
+        from: impl Into<Via>,
+        packet: PacketBuf,
         net: &mut dyn Network,
     ) {
+        self.take_packet(now, from.into(), packet, net);
+    }
+
+    fn take_packet(&mut self, now: Instant, from: Via, mut packet: PacketBuf, net: &mut dyn Network) {
         self.driven_at = now;
         self.outlet.traffic.packets_in += 1;
         self.outlet.traffic.bytes_in += packet.len() as u64;
-        if let Some(link) = self.outlet.links_mut().iter_mut().find(|link| link.iface() == from) {
+        if let Some(link) = self.outlet.links_mut().iter_mut().find(|link| link.iface() == from.iface) {
             link.note_arrival(now, &packet);
         }
         let shims = self.outlet.shims();
-        if !shims.is_empty() && !self.outlet.hears_shims(from) {
+        if !shims.is_empty() && !self.outlet.hears_shims(from.iface) {
             // No gateway stands there.
             shim::take_out(&mut packet, shims);
         }
@@ -146,7 +150,7 @@ impl Gateway {
                     e.inner = self.outlet.quoted_datagram(now, &packet, &e);
                 }
                 let exit = &mut self.outlet.exit(now, net, Grants::Unasked);
-                let unclaimed = self.engine.handle_icmp(now, from, &e, packet, exit);
+                let unclaimed = self.engine.handle_icmp(now, from.iface, &e, packet, exit);
                 if let Some(packet) = unclaimed {
                     self.forward(now, from, Place::CONTROL, packet, net);
                 }
@@ -164,7 +168,7 @@ impl Gateway {
     fn handle_tcp(
         &mut self,
         now: Instant,
-        from: IfaceId,
+        from: Via,
         s: &TcpSegment,
         packet: PacketBuf,
         net: &mut dyn Network,
@@ -174,7 +178,7 @@ impl Gateway {
             return Some(packet);
         }
         self.outlet.left_behind.arrived(s);
-        if s.flags.syn() && self.interfaces.is_leaving(from) {
+        if s.flags.syn() && self.interfaces.is_leaving(from.iface) {
             return Some(packet);
         }
         let exit = &mut self.outlet.exit(now, net, Grants::Unasked);
@@ -207,18 +211,19 @@ impl Gateway {
     fn handle_fragment(
         &mut self,
         now: Instant,
-        from: IfaceId,
+        from: Via,
         info: &FragmentInfo,
         packet: PacketBuf,
         net: &mut dyn Network,
     ) {
         let alone = self.outlet.places().of_fragment(info);
         // Each holds a share at most, so together they hold what is configured.
-        let others = self.reassemblers.iter().filter(|(iface, r)| *iface != from && !r.is_empty());
+        let others = self.reassemblers.iter().filter(|(iface, r)| *iface != from.iface && !r.is_empty());
         if others.count() >= self.reassembly_shares {
             return self.forward(now, from, alone, packet, net);
         }
-        let Some((_, reassembler)) = self.reassemblers.iter_mut().find(|(iface, _)| *iface == from) else {
+        let Some((_, reassembler)) = self.reassemblers.iter_mut().find(|(iface, _)| *iface == from.iface)
+        else {
             return self.forward(now, from, alone, packet, net);
         };
         let pushed = reassembler.push(now, packet, info, self.engine.pool());
@@ -257,7 +262,7 @@ impl Gateway {
     pub(crate) fn forward(
         &mut self,
         now: Instant,
-        from: IfaceId,
+        from: Via,
         place: Place,
         packet: PacketBuf,
         net: &mut dyn Network,
@@ -268,14 +273,7 @@ impl Gateway {
         }
     }
 
-    fn refuse(
-        &mut self,
-        now: Instant,
-        from: IfaceId,
-        s: &TcpSegment,
-        packet: &PacketBuf,
-        net: &mut dyn Network,
-    ) {
+    fn refuse(&mut self, now: Instant, from: Via, s: &TcpSegment, packet: &PacketBuf, net: &mut dyn Network) {
         if now.since(self.refusals_since) >= core::time::Duration::from_secs(1) {
             self.refusals_since = now;
             self.refusals_left = self.engine.config().limits.challenge_acks_per_s;
@@ -284,7 +282,7 @@ impl Gateway {
             return;
         }
         self.refusals_left -= 1;
-        let source = self.icmp_source(from, s.ip.is_v4()).unwrap_or(s.ip.dst);
+        let source = self.icmp_source(from.iface, s.ip.is_v4()).unwrap_or(s.ip.dst);
         let mut bytes = Vec::new();
         if icmp::build_admin_prohibited(packet.bytes(), source, &mut bytes).is_ok() {
             let route = net.route(from, source, s.ip.src);
@@ -409,7 +407,7 @@ impl Gateway {
             let iface = *iface;
             for p in reassembler.expire(now) {
                 let place = self.outlet.places().of_packet(p.bytes());
-                self.forward(now, iface, place, p, net);
+                self.forward(now, iface.into(), place, p, net);
             }
         }
         self.flush(now, net);

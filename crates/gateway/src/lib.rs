@@ -57,7 +57,7 @@ pub use farlink_engine::Side;
 pub use farlink_engine::config::{self, Config};
 pub use farlink_engine::event::{Because, Carried, Ends, Event};
 pub use farlink_engine::link::{AheadOf, State as LinkState, UNKNOWN_RATE_CC};
-pub use farlink_engine::net::{IfaceId, Route};
+pub use farlink_engine::net::{FoundWay, IfaceId, Route, Shown, Via};
 pub use farlink_engine::record::{RECORD_BYTES, Record};
 pub use farlink_engine::spent::Spent;
 /// Snapshots of the engine.

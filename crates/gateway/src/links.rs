@@ -4,7 +4,7 @@
 use farlink_egress::{Class, Config as EgressConfig, Egress, GroupId, Lane};
 use farlink_engine::config::{self, AckFilter, Config, Interface, Weights, XcpWeights};
 use farlink_engine::link::{Carrier, Change, Dated, Link, LinkReport, Pace, PairId, State, Witness};
-use farlink_engine::net::{IfaceId, LinkId, Way};
+use farlink_engine::net::{IfaceId, LinkId, Via, Way};
 use farlink_engine::status::Load;
 use farlink_engine::{Pulled, ReadyId, Wants};
 use farlink_wire::{Duration, Instant, Offload, PacketBuf, Pool, SMALL_BLOCK_BYTES, WireSize, supersegment};
@@ -301,7 +301,7 @@ impl LinkQueue {
     pub fn queue_fragments(
         &mut self,
         now: Instant,
-        via: IfaceId,
+        via: Via,
         fragments: impl Iterator<Item = Vec<u8>>,
     ) -> Vec<Vec<u8>> {
         let mut left = Vec::new();

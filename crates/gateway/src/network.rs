@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 
 use farlink_engine::event::{Ends, Event};
-use farlink_engine::net::{IfaceId, Route};
+use farlink_engine::net::{IfaceId, Route, Via};
 use farlink_engine::record::Record;
 use farlink_wire::Offload;
 
@@ -11,9 +11,10 @@ use farlink_wire::Offload;
 /// call.
 #[derive(Debug)]
 pub struct Transmit<'a> {
-    /// The interface whose TUN it is written to: the one by which packets of the claimed source
-    /// come in, so that the kernel routes it as it would have routed the source's own packet.
-    pub via: IfaceId,
+    /// How packets of the claimed source come in, or how this one did: it is written to the TUN of
+    /// that interface, and given what the kernel has shown of them, so that the kernel treats it as
+    /// it would have treated the source's own packet.
+    pub via: Via,
     /// The interface it is expected to leave by.
     pub out: IfaceId,
     /// IP and TCP header. For a forwarded packet: the whole packet, with an empty payload list.
@@ -65,9 +66,9 @@ pub trait Network {
     /// Takes a packet away. Called while the gateway is at work: the driver writes or copies, and
     /// must not call back.
     fn transmit(&mut self, packet: &Transmit<'_>);
-    /// Which way a packet with this source and destination would leave, having come in by `from`.
-    /// `None`: no route.
-    fn route(&mut self, from: IfaceId, src: IpAddr, dst: IpAddr) -> Option<Route>;
+    /// Which way a packet with this source and destination would leave, having come in as `from`
+    /// says. `None`: no route.
+    fn route(&mut self, from: Via, src: IpAddr, dst: IpAddr) -> Option<Route>;
     /// Keeps (or, with `None`, forgets) the record of a flow that holds custody, under a slot
     /// number that is reused. It must survive the process: a restart hands the records to
     /// `reset_recorded`.

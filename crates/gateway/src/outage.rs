@@ -40,7 +40,7 @@ mod tests {
     fn the_newest_of_each_flow_are_kept_and_all_of_tcp() {
         let waiting = |hash: u64, kind: Kind| Waiting {
             packet: PacketBuf::outside(vec![7; 1_024], Offload::default()),
-            via: IfaceId(1),
+            via: IfaceId(1).into(),
             since: Instant::ZERO,
             hash,
             is_shared: false,

@@ -6,7 +6,7 @@ use core::net::IpAddr;
 
 use farlink_engine::config::{Config, DscpClasses, Rule};
 use farlink_engine::event::{Carried, Ends, Event};
-use farlink_engine::net::{IfaceId, LinkId, Route, Way};
+use farlink_engine::net::{IfaceId, LinkId, Route, Via, Way};
 use farlink_engine::record::Record;
 use farlink_engine::room;
 use farlink_engine::world::{Fragments, Made, World};
@@ -192,7 +192,7 @@ impl Outlet {
     pub fn forward(
         &mut self,
         now: Instant,
-        from: IfaceId,
+        from: Via,
         place: Place,
         mut packet: PacketBuf,
         (pool, net): (&mut Pool, &mut dyn Network),
@@ -220,7 +220,7 @@ impl Outlet {
                 return None;
             }
         }
-        let class = place.class(classes, (from, iface), packet.bytes(), shims);
+        let class = place.class(classes, (from.iface, iface), packet.bytes(), shims);
         let hash = place.hash;
         for packet in in_turns(packet, link.egress.turn_bytes(class), pool) {
             link.enqueue(
@@ -275,13 +275,7 @@ impl Outlet {
     }
 
     /// A packet of the gateway's own leaves at once.
-    pub fn send_own(
-        &mut self,
-        now: Instant,
-        (via, out): (IfaceId, Way),
-        bytes: &[u8],
-        net: &mut dyn Network,
-    ) {
+    pub fn send_own(&mut self, now: Instant, (via, out): (Via, Way), bytes: &[u8], net: &mut dyn Network) {
         let offload = Offload::default();
         self.charge(now, out, supersegment::wire_size(bytes, &offload), Kind::Icmp);
         let out = self.iface(out);
@@ -292,7 +286,7 @@ impl Outlet {
     fn write_packet(
         &mut self,
         now: Instant,
-        (via, out): (IfaceId, Way),
+        (via, out): (Via, Way),
         packet: &mut PacketBuf,
         net: &mut dyn Network,
     ) {
@@ -459,7 +453,7 @@ impl World for Exit<'_> {
         size
     }
 
-    fn route(&mut self, from: IfaceId, src: IpAddr, dst: IpAddr) -> Option<Route> {
+    fn route(&mut self, from: Via, src: IpAddr, dst: IpAddr) -> Option<Route> {
         self.net.route(from, src, dst)
     }
 

@@ -411,7 +411,7 @@ mod tests {
         tap.leaves(
             at(ms),
             &Transmit {
-                via: iface,
+                via: iface.into(),
                 out: iface,
                 header: &header,
                 payload,
@@ -518,7 +518,7 @@ mod tests {
             tap.leaves(
                 at(1),
                 &Transmit {
-                    via: iface,
+                    via: iface.into(),
                     out: iface,
                     header,
                     payload: &[],

@@ -1,7 +1,7 @@
 //! A forwarded packet that waits in the queue of a link.
 
 use farlink_egress::Class;
-use farlink_engine::net::IfaceId;
+use farlink_engine::net::Via;
 use farlink_wire::{Instant, PacketBuf};
 
 use crate::kinds::Kind;
@@ -10,8 +10,8 @@ use crate::kinds::Kind;
 pub struct Waiting {
     /// The packet.
     pub packet: PacketBuf,
-    /// The interface whose TUN it goes to.
-    pub via: IfaceId,
+    /// How it came in, or packets of its source do.
+    pub via: Via,
     /// Since when it waits.
     pub since: Instant,
     /// Its connection, as far as queues go.

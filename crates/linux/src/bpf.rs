@@ -4,7 +4,7 @@
 
 use std::io;
 use std::marker::PhantomData;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use crate::classifier::Filter;
 use crate::error::{Error, Result};
@@ -130,6 +130,9 @@ pub const ARRAY: u32 = 2;
 /// BPF_MAP_TYPE_DEVMAP_HASH: its values are interfaces, and an entry goes when its interface does.
 pub const DEVICE_HASH: u32 = 25;
 
+/// BPF_F_MMAPABLE: a map that can be mapped into memory.
+const MAPPABLE: u32 = 1 << 10;
+
 /// What a map of programs holds: plain numbers, without gaps between them.
 pub trait Plain: Copy + Default + sealed::Plain {}
 
@@ -138,6 +141,7 @@ mod sealed {
     impl Plain for u32 {}
     impl Plain for u64 {}
     impl Plain for [u8; 8] {}
+    impl Plain for [u32; 2] {}
     impl Plain for [u32; 3] {}
 }
 
@@ -157,14 +161,32 @@ impl<V> AsRawFd for Map<V> {
     }
 }
 
+impl<V> AsFd for Map<V> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
 impl<V: Plain> Map<V> {
     /// Makes a map of this type (BPF_MAP_TYPE_...).
     ///
     /// # Errors
     /// The kernel refuses: no privilege, no memory, unknown type.
     pub fn new(kind: u32, entries: u32) -> Result<Self> {
+        Self::with_flags(kind, entries, 0)
+    }
+
+    /// Makes an array that can be mapped into memory (Linux 5.5).
+    ///
+    /// # Errors
+    /// The kernel refuses: no privilege, no memory, or it is too old.
+    pub fn shared_array(entries: u32) -> Result<Self> {
+        Self::with_flags(ARRAY, entries, MAPPABLE)
+    }
+
+    fn with_flags(kind: u32, entries: u32, flags: u32) -> Result<Self> {
         let value_bytes = u32::try_from(size_of::<V>()).unwrap_or(u32::MAX);
-        let attributes = words([kind, 4, value_bytes, entries, 0]);
+        let attributes = words([kind, 4, value_bytes, entries, flags]);
         let made = call(BPF_MAP_CREATE, &attributes).map_err(|e| Error::os("making a BPF map", e))?;
         Ok(Self { fd: owned(made), values: PhantomData })
     }

@@ -5,7 +5,10 @@
 //! routing see each packet once, with its true interfaces. The programs go with the process.
 
 mod assembler;
+mod frame;
+mod marks;
 mod program;
+mod skb;
 mod standing;
 mod tap;
 mod words;
@@ -16,6 +19,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use farlink_wire::ip::PROTOCOL_TCP;
+pub use marks::{Marking, Marks, Place};
 pub use standing::{Post, Refusal, Stand};
 pub use tap::{Arrival, Mac, Side, Tap, Target, Way, injected_source};
 
@@ -24,6 +28,7 @@ use crate::classifier;
 use crate::divert::Families;
 use crate::error::{Error, Holder, Result};
 use crate::netlink::{Family, Link, Socket};
+use marks::Words;
 use program::Tables;
 use words::{
     CONFIGURED, Entry, RANK_SHIFT, SLOT_LEFT, SLOT_PLAIN, SLOT_SENT, SLOT_V6, SLOTS, WHOLE, WITHOUT_V4,
@@ -84,6 +89,7 @@ pub struct Bump {
     counts: Map<u64>,
     /// Interface -> its hardware address.
     addresses: Map<[u8; 8]>,
+    marks: Map<Words>,
     ethernet: Programs,
     plain: Programs,
     inject: OwnedFd,
@@ -185,14 +191,16 @@ impl Bump {
         let counts = Map::new(ARRAY, COUNTED_MAX * SLOTS)?;
         let maps = (devices()?, devices()?, interfaces, counts);
         let (incoming, leaving, interfaces, counts) = (&maps.0, &maps.1, &maps.2, &maps.3);
-        let tables = |has_ipsec| Tables { incoming, leaving, interfaces, counts, has_ipsec, protocols };
+        let marks = marks::map()?;
+        let tables =
+            |has_ipsec| Tables { incoming, leaving, interfaces, counts, marks: &marks, has_ipsec, protocols };
         // A kernel without IPsec does not know the question about it.
         let ethernet = Programs::load(true, &tables(true));
         let has_ipsec = ethernet.is_ok();
         let ethernet = ethernet.or_else(|_| Programs::load(true, &tables(false)))?;
         let plain = Programs::load(false, &tables(has_ipsec))?;
         let addresses = Map::new(HASH, INTERFACES_MAX)?;
-        let inject = bpf::load("farlink-inject", &program::inject(&addresses)?)?;
+        let inject = bpf::load("farlink-inject", &frame::inject(&addresses, &marks)?)?;
         let (incoming, leaving, interfaces, counts) = maps;
         Ok(Self {
             incoming,
@@ -200,12 +208,21 @@ impl Bump {
             interfaces,
             counts,
             addresses,
+            marks,
             ethernet,
             plain,
             inject,
             configured: Mutex::new(Configured { interfaces: HashMap::new(), families: Families::BOTH }),
             attached: Mutex::default(),
         })
+    }
+
+    /// The table of marks and priorities, which one writes alone.
+    ///
+    /// # Errors
+    /// The kernel has no room for it.
+    pub fn marks(&self) -> Result<Marks> {
+        Marks::of(&self.marks)
     }
 
     /// Whether programs can be attached here, at the loopback interface for a moment; and by what.

@@ -265,6 +265,7 @@ impl Driver {
             ports,
             faces,
             shown: bump.is_some().then(Shown::default),
+            marks: bump.as_ref().map(|bump| bump.marks()).transpose()?,
             own: config.own_packets.filter(|_| bump.is_some()),
             routes: Routes::default(),
             lookups: Lookups::start(Arc::clone(&pulse), Arc::clone(&news))?,
@@ -557,16 +558,16 @@ impl Driver {
                 };
                 packets += 1;
                 bytes += packet.len();
-                let id = self.net.arrived(n, arrival, packet.bytes());
+                let via = self.net.arrived(n, arrival, packet.bytes());
                 let now = clock::now();
-                let packet = match self.net.knows_way(id, packet.bytes()) {
+                let packet = match self.net.knows_way(via, packet.bytes()) {
                     true => packet,
-                    false => match self.parked.keep(now, id, packet) {
+                    false => match self.parked.keep(now, via, packet) {
                         Some(packet) => packet,
                         None => continue,
                     },
                 };
-                self.gateway.handle_packet(now, id, packet, &mut self.net);
+                self.gateway.handle_packet(now, via, packet, &mut self.net);
                 if let (Some(began), Some(profile)) = (began, &mut self.net.profile) {
                     profile.note(Stage::Read, began, now);
                     profile.note(Stage::Engine, now, clock::now());
@@ -588,8 +589,8 @@ impl Driver {
             return;
         }
         let Self { parked, net, gateway, .. } = self;
-        for (id, packet) in parked.take(now, |id, packet| net.knows_way(id, packet.bytes())) {
-            gateway.handle_packet(now, id, packet, net);
+        for (via, packet) in parked.take(now, |via, packet| net.knows_way(via, packet.bytes())) {
+            gateway.handle_packet(now, via, packet, net);
         }
     }
 

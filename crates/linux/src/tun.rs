@@ -196,14 +196,20 @@ impl Tun {
     /// # Errors
     /// The device is gone or down.
     pub fn read(&mut self, pool: &mut Pool) -> Result<ReadOutcome> {
-        self.read_behind(pool, &mut [])
+        self.read_behind(pool, (&mut [], &mut []), |_| false)
     }
 
-    /// The same where each packet has a header of the link layer before it.
+    /// The same where each packet has a header of the link layer before it, and some have two, as
+    /// the first one says.
     ///
     /// # Errors
     /// As of [`Tun::read`].
-    pub fn read_behind(&mut self, pool: &mut Pool, link_header: &mut [u8]) -> Result<ReadOutcome> {
+    pub fn read_behind(
+        &mut self,
+        pool: &mut Pool,
+        (link_header, second): (&mut [u8], &mut [u8]),
+        has_second: impl FnOnce(&[u8]) -> bool,
+    ) -> Result<ReadOutcome> {
         let mut block = self.spare.take().unwrap_or_else(|| pool.take_large());
         let mut header = [0u8; VNET_HEADER_BYTES];
         let link_bytes = link_header.len();
@@ -222,21 +228,24 @@ impl Tun {
                 }
             }
         };
-        let len = n.saturating_sub(VNET_HEADER_BYTES + link_bytes);
+        let (mut at, mut len) = (PacketBuf::HEADROOM, n.saturating_sub(VNET_HEADER_BYTES + link_bytes));
+        if len >= second.len() && has_second(link_header) {
+            second.copy_from_slice(&block.as_slice()[at..][..second.len()]);
+            (at, len) = (at + second.len(), len - second.len());
+        }
+        let link_bytes = link_bytes + (at - PacketBuf::HEADROOM);
         let offload = Offload::parse(&header).map(|o| o.shifted(-(link_bytes as i16)));
-        let (Ok(offload), true) = (offload, is_unicast(&block.as_slice()[PacketBuf::HEADROOM..][..len]))
-        else {
+        let (Ok(offload), true) = (offload, is_unicast(&block.as_slice()[at..][..len])) else {
             self.spare = Some(block);
             return Ok(ReadOutcome::Odd);
         };
         if len <= COPY_BELOW_BYTES {
-            let bytes =
-                block.as_slice().get(PacketBuf::HEADROOM..PacketBuf::HEADROOM + len).unwrap_or_default();
+            let bytes = block.as_slice().get(at..at + len).unwrap_or_default();
             let packet = PacketBuf::from_slice(pool, bytes, offload);
             self.spare = Some(block);
             return Ok(ReadOutcome::Packet(packet));
         }
-        Ok(ReadOutcome::Packet(PacketBuf::from_block(block, PacketBuf::HEADROOM, len, offload)))
+        Ok(ReadOutcome::Packet(PacketBuf::from_block(block, at, len, offload)))
     }
 
     /// Writes one packet: its parts in order. Never waits. Success means that the kernel took it,

@@ -13,7 +13,7 @@ use common::{
     Host, Path, Running, assert_restored, configuration, datagram_arrives, eventually, ip, skipped, transfer,
 };
 use farlink_gateway::config::Action;
-use farlink_linux::bump::{Arrival, Bump, NO_BUMP, Side, Tap, Target, Way};
+use farlink_linux::bump::{Arrival, Bump, Marking, Marks, NO_BUMP, Side, Tap, Target, Way};
 use farlink_linux::clock;
 use farlink_linux::divert::Method;
 use farlink_linux::driver::{Driver, DriverConfig, End};
@@ -65,7 +65,12 @@ impl Echo {
             let link = socket.link(&bumped)?.expect("the interface is there");
             bump.attach(&link, Some((tap.index(), tap.index())))?;
             ready.send(()).unwrap();
-            echo(&mut tap, Target::from(&link), &stop2, |arrival, bytes, (offload, ok)| {
+            let mut marks = bump.marks()?;
+            // So many have places that a number takes more than one byte.
+            for mark in 1..300 {
+                marks.place(Marking { mark: mark << 16, priority: 0 });
+            }
+            echo((&mut tap, &mut marks), Target::from(&link), &stop2, |arrival, bytes, (offload, ok)| {
                 let mut seen = seen2.lock().unwrap();
                 seen.packets += 1;
                 seen.super_segments += u64::from(offload.is_super_segment());
@@ -104,8 +109,11 @@ impl Drop for Echo {
     }
 }
 
+/// What the machine is given: nobody but a VLAN or a tunnel sets either on the way in.
+const GIVEN: Marking = Marking { mark: 9, priority: 0x1_0011 };
+
 fn echo(
-    tap: &mut Tap,
+    (tap, marks): (&mut Tap, &mut Marks),
     target: Target,
     stop: &Waker,
     mut see: impl FnMut(Arrival, &[u8], (farlink_wire::Offload, bool)),
@@ -123,11 +131,13 @@ fn echo(
             match tap.read(&mut pool).unwrap() {
                 (ReadOutcome::Packet(mut packet), arrival) => {
                     edit::increment_packet_ttl(packet.bytes_mut());
-                    let way = match arrival.from {
-                        Side::Wire => Way::IntoMachine,
-                        Side::Stack => Way::Out,
+                    let (way, marking) = match arrival.from {
+                        Side::Wire => (Way::IntoMachine, GIVEN),
+                        Side::Stack => (Way::Out, arrival.marking),
                     };
-                    let ok = tap.write((&target, way), &packet.offload, packet.bytes(), &[]).is_ok();
+                    let ok = tap
+                        .write((&target, way, marks.place(marking)), &packet.offload, packet.bytes(), &[])
+                        .is_ok();
                     see(arrival, packet.bytes(), (packet.offload, ok));
                     packet.recycle(&mut pool);
                 }
@@ -223,6 +233,42 @@ fn translated_connections_show_one_tuple_both_ways() {
         assert!(packets.iter().all(|(_, p)| other(p).as_ref() == Some(&us)), "{bumped}");
         let sides = |side| packets.iter().filter(|(a, _)| a.from == side).count();
         assert!(sides(Side::Wire) > 20 && sides(Side::Stack) > 20, "{bumped}: both ways");
+    }
+}
+
+#[test]
+fn marks_and_priorities_are_met_and_given_back() {
+    if skipped("marks_and_priorities_are_met_and_given_back") {
+        return;
+    }
+    let path = Path::new();
+    let Some(echo) = Echo::start(&path.router, "right", &["left", "right"]) else { return };
+    path.router.sh(r#"nft -f - <<'END'
+table inet t {
+  chain f {
+    type filter hook prerouting priority 0;
+    iifname right meta l4proto tcp meta mark 9 meta priority "1:11" counter
+    iifname right meta l4proto tcp counter
+  }
+  chain p {
+    type filter hook postrouting priority 0;
+    oifname right meta l4proto tcp meta mark set 0x12345678 meta priority set "abcd:9876"
+  }
+}
+END"#);
+    for address in ["10.2.0.1", "fd02::1"] {
+        let before = counted(&path.router);
+        transfer(&path, address, 2_000_000);
+        let counts = counted(&path.router);
+        let (given, other) = (counts[0] - before[0], counts[1] - before[1]);
+        assert!(given > 20 && other == given, "{address}: {given} of {other} packets have mark and priority");
+        let met = echo.drain();
+        let expected = |side| match side {
+            Side::Wire => Marking::default(),
+            Side::Stack => Marking { mark: 0x1234_5678, priority: 0xabcd_9876 },
+        };
+        assert!(met.iter().any(|(a, _)| a.from == Side::Stack && a.next_hop.is_some()), "{address}");
+        assert!(met.iter().all(|(a, _)| a.marking == expected(a.from)), "{address}");
     }
 }
 

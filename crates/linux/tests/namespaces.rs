@@ -88,6 +88,7 @@ fn routes_are_looked_up_as_forwarding_would() {
             destination: ip(destination),
             from: Some((ip(source), left)),
             mark: 0,
+            ports: None,
         };
         for (source, destination) in [("10.1.0.1", "10.2.0.1"), ("fd01::1", "fd02::1")] {
             let leaves = lookup.ask(&key(source, destination))?.unwrap();
@@ -122,7 +123,8 @@ fn routes_are_looked_up_as_forwarding_would() {
             let left = Socket::open()?.link_index("left")?;
             let right = Socket::open()?.link_index("right")?;
             for (source, expected) in [("10.1.0.1", right), ("10.1.0.9", left)] {
-                let key = RouteKey { destination: ip("10.2.0.1"), from: Some((ip(source), right)), mark: 0 };
+                let from = Some((ip(source), right));
+                let key = RouteKey { destination: ip("10.2.0.1"), from, mark: 0, ports: None };
                 let found = lookup.ask(&RouteKey { from: Some((ip(source), left)), ..key })?;
                 assert_eq!(found.map(|l| l.interface), Some(expected), "{source}");
             }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use farlink_gateway::due::Deadline;
-use farlink_gateway::{Config, Gateway, IfaceId, Network, Record, Route, Sent, Transmit};
+use farlink_gateway::{Config, Gateway, IfaceId, Network, Record, Route, Sent, Transmit, Via};
 use farlink_wire::ip::PROTOCOL_TCP;
 use farlink_wire::{Duration, Flags, Gso, Instant, Offload, PacketBuf, icmp};
 
@@ -276,7 +276,7 @@ impl Network for Driver<'_> {
         let late = count > 0 && parts.len() == count;
         let forwarded = now || late;
         self.outbox.push(Outgoing {
-            via: packet.via,
+            via: packet.via.iface,
             out: packet.out,
             bytes,
             offload: packet.offload,
@@ -284,7 +284,7 @@ impl Network for Driver<'_> {
         });
     }
 
-    fn route(&mut self, _from: IfaceId, _src: IpAddr, dst: IpAddr) -> Option<Route> {
+    fn route(&mut self, _from: Via, _src: IpAddr, dst: IpAddr) -> Option<Route> {
         let port = *self.routes.get(host_of(dst)?)?;
         Some(Route { iface: IfaceId(port as u16), mtu_bytes: self.ports[port].mtu_bytes })
     }

@@ -7,7 +7,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use farlink_gateway::config::{Interface, LegConfig, Link};
-use farlink_gateway::{Config, Gateway, IfaceId, Network, Record, Route, Transmit, cc};
+use farlink_gateway::{Config, Gateway, IfaceId, Network, Record, Route, Transmit, Via, cc};
 use farlink_wire::build::farlink_option;
 use farlink_wire::{
     Duration, FARLINK_SYN_ACK, Flags, Gso, Instant, Offload, PacketBuf, SackBlock, SegmentHeader, SeqNum,
@@ -120,7 +120,7 @@ impl Network for Driver<'_> {
         let window = u16::from_be_bytes([high, low]);
         self.out.push(Out { flow, to, seq: number(24), len, ack: number(28), window, flags });
     }
-    fn route(&mut self, _: IfaceId, _: IpAddr, dst: IpAddr) -> Option<Route> {
+    fn route(&mut self, _: Via, _: IpAddr, dst: IpAddr) -> Option<Route> {
         Some(Route { iface: IfaceId(u16::from(dst == server())), mtu_bytes: 1500 })
     }
     fn journal(&mut self, _: u32, _: Option<&Record>) {}

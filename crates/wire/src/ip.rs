@@ -433,6 +433,13 @@ pub fn upper_layer(packet: &[u8]) -> Option<UpperLayer> {
     Some(UpperLayer { protocol, at, is_fragment: false })
 }
 
+/// Ports of a TCP packet, source and destination; `None`: it is none, or only a part of one.
+#[must_use]
+pub fn tcp_ports(packet: &[u8]) -> Option<(u16, u16)> {
+    let layer = upper_layer(packet).filter(|layer| layer.protocol == PROTOCOL_TCP && !layer.is_fragment)?;
+    Some((u16_at(packet, layer.at)?, u16_at(packet, layer.at.saturating_add(2))?))
+}
+
 /// The flow label of an IPv6 packet (RFC 6437); `None`: it has none, or is of IPv4.
 #[must_use]
 pub fn flow_label(packet: &[u8]) -> Option<u32> {

@@ -13,7 +13,7 @@ use crate::config::Pinned;
 use crate::handshake::HalfOpen;
 use crate::kept::Kept;
 use crate::link::{Carrier, Crossing, Link};
-use crate::net::IfaceId;
+use crate::net::{IfaceId, Via};
 use crate::peer::{Capability, Opening, Peer, insert_opening};
 use crate::side::Side;
 use crate::table::Key;
@@ -42,7 +42,7 @@ impl Engine {
     pub(super) fn ask_for_gateway(
         &mut self,
         now: Instant,
-        via: IfaceId,
+        via: Via,
         key: Key,
         s: &TcpSegment,
         packet: &mut PacketBuf,
@@ -58,7 +58,7 @@ impl Engine {
         }
         let wanted = link.asks(now, s.ip.dst, (syns, waited), is_away);
         let may_be_two = syns == 1 && link.boxes().crossing(now, Carrier::Syn, s.ip.dst).is_clear();
-        let opening = self.opening(now, (rule, via, out), (may_be_two, link.takes_openings()));
+        let opening = self.opening(now, (rule, via.iface, out), (may_be_two, link.takes_openings()));
         let plain = (wanted == Goes::Both).then(|| Kept::of(via, s, packet));
         let asks = wanted != Goes::Plain;
         let said = if asks { insert_opening(packet, FARLINK_SYN, Some(opening)) } else { None };
@@ -81,7 +81,7 @@ impl Engine {
     pub(super) fn pass_answer(
         &mut self,
         now: Instant,
-        via: IfaceId,
+        via: Via,
         key: Key,
         s: &TcpSegment,
         packet: &mut PacketBuf,
@@ -94,11 +94,11 @@ impl Engine {
         if s.flags.ae() {
             edit::set_flags(packet, s, s.flags.without(Flags::AE));
         }
-        let cut = self.first_window(self.links.way(via)).filter(|cut| *cut < s.window);
-        if self.is_link(via) && self.syns.get_mut(&key).is_some_and(|h| h.answered_once) {
-            self.links.hear_answer(now, self.links.way(via));
+        let cut = self.first_window(self.links.way(via.iface)).filter(|cut| *cut < s.window);
+        if self.is_link(via.iface) && self.syns.get_mut(&key).is_some_and(|h| h.answered_once) {
+            self.links.hear_answer(now, self.links.way(via.iface));
         }
-        self.learn_of_answer(now, via, key, s);
+        self.learn_of_answer(now, via.iface, key, s);
         if let Some(answer) = self.syns.get_mut(&key).and_then(|h| h.answer.as_mut()) {
             let shown = *answer.shown_bytes.get_or_insert(cut.unwrap_or(u16::MAX));
             if shown < s.window {
@@ -143,7 +143,7 @@ impl Engine {
     fn tell_of_gateway(
         &mut self,
         now: Instant,
-        via: IfaceId,
+        via: Via,
         key: Key,
         s: &TcpSegment,
         packet: &mut PacketBuf,
@@ -151,20 +151,20 @@ impl Engine {
     ) -> bool {
         let Some(h) = self.syns.get_mut(&key) else { return false };
         let Some(upstream) = h.a.peer.hello() else { return false };
-        let Some(link) = self.links.at_mut(h.a.via) else { return false };
+        let Some(link) = self.links.at_mut(h.a.via.iface) else { return false };
         let wanted = link.tells(now, h);
         if wanted == Goes::Plain {
             h.told.note(link.note_opening_sent(now, s.ip.total_len), s, wanted);
             return false;
         }
         let crossing = link.boxes().crossing(now, Carrier::Answer, h.a.addr);
-        let (rule, towards, may_be_two) = (h.rule, h.a.via, h.answered_once && crossing.is_clear());
+        let (rule, towards, may_be_two) = (h.rule, h.a.via.iface, h.answered_once && crossing.is_clear());
         // One that said nothing of itself is told nothing of us.
         let opening = upstream.reads_frames().then(|| {
             let out = net.route(via, s.ip.src, s.ip.dst).map_or(IfaceId::OTHER, |r| r.iface);
             let window_bytes = self.window_to_tell(now, key, net);
             let opening =
-                self.opening(now, (rule, via, out), (may_be_two, upstream.can(Capability::Openings)));
+                self.opening(now, (rule, via.iface, out), (may_be_two, upstream.can(Capability::Openings)));
             Opening { window_bytes, ..opening }
         });
         let plain = (wanted == Goes::Both).then(|| Kept::of(via, s, packet));
@@ -191,7 +191,7 @@ impl Engine {
         if h.a.peer == Peer::None {
             return;
         }
-        let Some(link) = self.links.at_mut(h.a.via) else {
+        let Some(link) = self.links.at_mut(h.a.via.iface) else {
             h.a.peer = Peer::None;
             return;
         };
@@ -214,7 +214,7 @@ impl Engine {
     }
 
     /// Copies of handshakes that go out right behind those that have just gone.
-    pub fn take_copies(&mut self) -> Vec<(IfaceId, PacketBuf)> {
+    pub fn take_copies(&mut self) -> Vec<(Via, PacketBuf)> {
         let copies = core::mem::take(&mut self.copies);
         copies.into_iter().map(|copy| (copy.via, copy.into_packet(&mut self.pool))).collect()
     }
@@ -227,7 +227,7 @@ impl Engine {
 
     /// The answer says a larger MSS than the server's, where the rule wants that (experiment B2).
     fn raise_mss(&mut self, key: &Key, s: &TcpSegment, packet: &mut PacketBuf) {
-        let Some((via, rule)) = self.syns.get_mut(key).map(|h| (h.a.via, h.rule)) else { return };
+        let Some((via, rule)) = self.syns.get_mut(key).map(|h| (h.a.via.iface, h.rule)) else { return };
         let Some(rule) = self.config.rules.get(rule) else { return };
         let is_wanted = self.config.pinned != Pinned::Never && rule.action == crate::config::Action::Split;
         let mss = rule.raise_mss.filter(|_| is_wanted && self.is_link(via));

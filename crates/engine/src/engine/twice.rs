@@ -12,7 +12,7 @@ use crate::config::{Action, FlowControl};
 use crate::cx::Cx;
 use crate::flow_id::FlowId;
 use crate::hosts::{Hosts, look_up};
-use crate::net::{IfaceId, Way};
+use crate::net::{IfaceId, Via, Way};
 use crate::peer::{Capability, Opening};
 use crate::promise::Promise;
 use crate::side::{Pair, Side};
@@ -94,7 +94,7 @@ impl Engine {
     pub(super) fn send_on(
         &mut self,
         (now, twice): (Instant, bool),
-        (via, key, of): (IfaceId, Key, Side),
+        (via, key, of): (Via, Key, Side),
         s: &TcpSegment,
         packet: PacketBuf,
         net: &mut dyn World,

@@ -13,7 +13,7 @@ use crate::flow_id::FlowId;
 use crate::kept::Kept;
 use crate::leg::Leg;
 use crate::link::State;
-use crate::net::{IfaceId, Way};
+use crate::net::{Via, Way};
 use crate::side::Pair;
 use crate::table::Key;
 use crate::world::World;
@@ -215,7 +215,7 @@ impl Engine {
     pub(crate) fn keep_for_link(
         &mut self,
         now: Instant,
-        via: IfaceId,
+        via: Via,
         key: Key,
         s: &TcpSegment,
         packet: PacketBuf,
@@ -241,8 +241,8 @@ impl Engine {
     }
 
     /// What has waited for a link that is there again, or no longer leaves by one that is away, in
-    /// the order in which it came, so many at most: by which interface, and what.
-    pub fn take_kept(&mut self, most: usize, net: &mut dyn World) -> Vec<(IfaceId, PacketBuf)> {
+    /// the order in which it came, so many at most: how, and what.
+    pub fn take_kept(&mut self, most: usize, net: &mut dyn World) -> Vec<(Via, PacketBuf)> {
         let links = &self.links;
         let may_go = |kept: &Kept| {
             let route = net.route(kept.via, kept.ends.0, kept.ends.1);

@@ -587,6 +587,10 @@ pub const FAMILIES: &[Family] = &[
     driver!("route_lookups", "Route look-ups that went to the kernel."),
     driver!("own_packets", "Packets in the machine's own name that left by a socket."),
     driver!("events_lost", "Times that the kernel's network events overran."),
+    driver!(
+        "marks_replaced",
+        "Marks and priorities of packets that others had to give way for: there are more than 4,095."
+    ),
     driver!("devices_lost", "Devices of Farlink that were lost while they were in use, and made anew."),
     driver!("connections_logged", "Lines of the connection log that were written."),
     driver!(

@@ -1,11 +1,11 @@
 //! Routes that move between the gateway's own interfaces: what waits goes where the kernel would
 //! send it now, under the congestion control of the leg that it goes into.
 
-use crate::script::network::{SPARE, TO_B};
+use crate::script::network::{SPARE, TO_A, TO_B};
 use crate::script::{Host, Script};
-use farlink_gateway::IfaceId;
 use farlink_gateway::cc::Kind;
 use farlink_gateway::config::{LegConfig, Link};
+use farlink_gateway::{FoundWay, IfaceId, Shown};
 use farlink_wire::{Duration, Offload};
 
 fn link(name: &str) -> Link {
@@ -318,4 +318,43 @@ fn what_is_held_for_a_silent_host_follows_the_route_at_once() {
         let all: usize = again.iter().map(|s| s.payload.len()).sum();
         assert!(all > 7_300, "what the new way has room for: {all}");
     }
+}
+
+/// No event tells of it: the kernel sends a host's packets by another interface, with a mark, as
+/// each of them shows. Each direction has its own, and what is forwarded keeps what it came with.
+#[test]
+fn what_is_made_leaves_as_the_kernel_has_shown() {
+    let mut t = two_ways(Some(link("backup")));
+    let of_a = Shown {
+        out: Some(SPARE),
+        next_hop: Some([2, 0, 0, 0, 0, 7]),
+        mark: 0x200,
+        priority: 0x1_0010,
+        found: FoundWay::ByAddresses,
+    };
+    let of_b = Shown { mark: 9, ..Shown::default() };
+    let b = "10.0.2.1".parse::<std::net::IpAddr>().unwrap();
+    t.with_gateway(|_, _, net| {
+        net.shown.extend([(TO_A, of_a), (TO_B, of_b)]);
+        net.b_by = SPARE;
+        net.left.clear();
+    });
+    // It leaves by the other link, which the script checks. Nobody answers, so it goes out again.
+    t.play("a > P. 1:101 ack 1\n b < P. 1:101 ack 1\n ~3000\n drop");
+    t.play("b > . 1 ack 101\n ~100\n drop");
+    let left = t.with_gateway(|_, _, net| std::mem::take(&mut net.left));
+    let to = |is_b: bool| left.iter().filter(move |(dst, _)| (*dst == b) == is_b).map(|(_, shown)| *shown);
+    assert!(to(true).count() > 1 && to(true).all(|shown| shown == of_a), "{left:?}");
+    let not_heard_yet = |shown: &Shown| *shown == Shown::default();
+    assert!(to(false).skip_while(not_heard_yet).all(|shown| shown == of_b), "{left:?}");
+    t.play("b > P. 1:101 ack 101\n ~100\n drop");
+    t.with_gateway(|_, _, net| {
+        let mut to_a = net.left.iter().filter(|(dst, _)| *dst != b);
+        assert!(to_a.next().is_some() && to_a.all(|(_, shown)| *shown == of_b), "{:?}", net.left);
+        net.left.clear();
+        net.shown.insert(TO_A, Shown { mark: 5, ..of_a });
+    });
+    t.inject(Host::A, datagram(1), Offload::default());
+    t.play("b < other, 29 bytes");
+    t.with_gateway(|_, _, net| assert_eq!(net.left, [(b, Shown { mark: 5, ..of_a })]));
 }

@@ -250,6 +250,8 @@ impl Script {
             mtu_b_bytes: 1500,
             b_by: TO_B,
             out: Vec::new(),
+            shown: BTreeMap::new(),
+            left: Vec::new(),
             journal: BTreeMap::new(),
             journal_is_full: false,
             happened: Vec::new(),
@@ -470,7 +472,7 @@ impl Script {
     fn deliver(&mut self, node: usize, iface: IfaceId, bytes: &[u8], offload: Offload) {
         let n = &mut self.nodes[node];
         let packet = PacketBuf::from_slice(n.gateway.pool(), bytes, offload);
-        n.gateway.handle_packet(self.now, iface, packet, &mut n.net);
+        n.gateway.handle_packet(self.now, n.net.via(iface), packet, &mut n.net);
         n.gateway.flush(self.now, &mut n.net);
         self.collect(node);
     }

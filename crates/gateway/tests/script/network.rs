@@ -4,8 +4,8 @@
 use core::net::IpAddr;
 use std::collections::BTreeMap;
 
-use farlink_gateway::{Ends, Event, IfaceId, Network, Record, Route, Transmit};
-use farlink_wire::Offload;
+use farlink_gateway::{Ends, Event, IfaceId, Network, Record, Route, Shown, Transmit, Via};
+use farlink_wire::{Offload, ip};
 
 /// A packet that a gateway has handed out.
 #[derive(Clone, Debug)]
@@ -25,6 +25,10 @@ pub struct Net {
     /// Where packets to b leave.
     pub b_by: IfaceId,
     pub out: Vec<Out>,
+    /// What the kernel shows of packets that come in by an interface.
+    pub shown: BTreeMap<IfaceId, Shown>,
+    /// With what packets have left, and where to.
+    pub left: Vec<(IpAddr, Shown)>,
     pub journal: BTreeMap<u32, Record>,
     /// What is put there does not survive.
     pub journal_is_full: bool,
@@ -39,15 +43,23 @@ pub const TO_B: IfaceId = IfaceId(1);
 /// Another interface towards host b, where a script has one.
 pub const SPARE: IfaceId = IfaceId(2);
 
+impl Net {
+    /// How packets come in by an interface.
+    pub fn via(&self, iface: IfaceId) -> Via {
+        Via { iface, shown: self.shown.get(&iface).copied().unwrap_or_default() }
+    }
+}
+
 impl Network for Net {
     fn transmit(&mut self, t: &Transmit<'_>) {
+        self.left.extend(ip::addresses(t.header).map(|(_, dst)| (dst, t.via.shown)));
         let mut bytes = t.header.to_vec();
         for p in t.payload {
             bytes.extend_from_slice(p);
         }
-        self.out.push(Out { via: t.via, out: t.out, bytes, offload: t.offload });
+        self.out.push(Out { via: t.via.iface, out: t.out, bytes, offload: t.offload });
     }
-    fn route(&mut self, _from: IfaceId, _src: IpAddr, dst: IpAddr) -> Option<Route> {
+    fn route(&mut self, _from: Via, _src: IpAddr, dst: IpAddr) -> Option<Route> {
         Some(if dst == self.a {
             Route { iface: TO_A, mtu_bytes: self.mtu_a_bytes }
         } else {

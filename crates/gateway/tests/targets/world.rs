@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 use std::collections::BTreeMap;
 
-use farlink_gateway::{IfaceId, Network, Record, Route, Transmit};
+use farlink_gateway::{IfaceId, Network, Record, Route, Transmit, Via};
 use farlink_wire::Offload;
 
 /// A packet that the gateway has handed out.
@@ -38,9 +38,9 @@ impl Network for World {
         let mut bytes = t.header.to_vec();
         t.payload.iter().for_each(|p| bytes.extend_from_slice(p));
         assert_eq!(bytes.len(), t.len());
-        self.out.push(Out { via: t.via, out: t.out, bytes, offload: t.offload });
+        self.out.push(Out { via: t.via.iface, out: t.out, bytes, offload: t.offload });
     }
-    fn route(&mut self, _from: IfaceId, _src: IpAddr, dst: IpAddr) -> Option<Route> {
+    fn route(&mut self, _from: Via, _src: IpAddr, dst: IpAddr) -> Option<Route> {
         let iface = IfaceId(u16::from(!is_a(dst)));
         let mtu_bytes = if dst.is_ipv4() { self.mtu_bytes } else { self.mtu_bytes.max(1280) };
         (iface.0 == 0 || !self.no_route).then_some(Route { iface, mtu_bytes })

@@ -1,16 +1,16 @@
-//! The programs at a bumped interface and at its device, as instructions.
-//!
-//! *capture*, at both sides of the interface: what is selected goes to the device, with a word in
-//! the Ethernet header about where it was met. *inject*, where packets come in from the device:
-//! they go to the side of the interface that their Ethernet header names. There they meet *capture*
-//! a second time, which lets them pass.
-
-use std::os::fd::AsRawFd;
+//! The program *capture*, at both sides of a bumped interface, as instructions: what is selected
+//! goes to the device, with a word in the Ethernet header about where it was met. What comes from
+//! the device (`frame.rs`) meets it a second time, and passes.
 
 use super::assembler::{Assembler, FP, If, Label, Width};
+use super::frame::{self, Met};
+use super::skb::{
+    CURRENT_NETNS, FIB_LOOKUP, HDR_START_NET, NEXT, SK_RELEASE, SKB, SKB_GET_XFRM_STATE, SKB_IFINDEX,
+    SKB_INGRESS_IFINDEX, SKB_LOAD_BYTES_RELATIVE, SKB_PKT_TYPE, SKB_PROTOCOL, SKB_VLAN_PRESENT,
+    SKC_LOOKUP_TCP, look_up,
+};
 use super::words::{
-    Entry, FOR_MACHINE, FROM_STACK, FROM_WIRE, LOCAL, RANK_SHIFT, SLOT_LEFT, SLOT_PLAIN, SLOT_SENT, SLOT_V6,
-    SLOTS_SHIFT, TO_NEIGHBOUR, TO_NEXT_HOP, TO_STACK, WHOLE, WITHOUT_V4, WITHOUT_V6,
+    Entry, RANK_SHIFT, SLOT_LEFT, SLOT_PLAIN, SLOT_SENT, SLOT_V6, SLOTS_SHIFT, WHOLE, WITHOUT_V4, WITHOUT_V6,
 };
 use crate::bpf::{Instruction, Map, Side};
 use crate::error::Result;
@@ -27,37 +27,6 @@ const FRAGMENT: i32 = 44;
 /// In network byte order, as `__sk_buff` has them.
 const ETH_P_IP: u16 = 0x0800_u16.to_be();
 const ETH_P_IPV6: u16 = 0x86dd_u16.to_be();
-
-/// `tc_index` of a packet that comes from the device. Nobody else writes this field but the qdisc
-/// dsmark, which Linux 6.7 removed.
-const PASSED: i32 = 0xFA12;
-/// TCX_NEXT, and TC_ACT_UNSPEC: whoever comes next decides.
-const NEXT: i32 = -1;
-
-// Fields of struct __sk_buff.
-const SKB_PKT_TYPE: i16 = 4;
-const SKB_PROTOCOL: i16 = 16;
-const SKB_VLAN_PRESENT: i16 = 20;
-const SKB_INGRESS_IFINDEX: i16 = 36;
-const SKB_IFINDEX: i16 = 40;
-const SKB_TC_INDEX: i16 = 44;
-
-// enum bpf_func_id.
-const MAP_LOOKUP_ELEM: i32 = 1;
-const SKB_STORE_BYTES: i32 = 9;
-const REDIRECT: i32 = 23;
-const SKB_LOAD_BYTES: i32 = 26;
-const SKB_CHANGE_HEAD: i32 = 43;
-const SKB_GET_XFRM_STATE: i32 = 66;
-const SKB_LOAD_BYTES_RELATIVE: i32 = 68;
-const FIB_LOOKUP: i32 = 69;
-const SK_RELEASE: i32 = 86;
-const SKC_LOOKUP_TCP: i32 = 99;
-const REDIRECT_NEIGH: i32 = 152;
-
-const HDR_START_NET: i32 = 1;
-const CURRENT_NETNS: i32 = -1;
-const REDIRECT_INGRESS: i32 = 1;
 
 // BPF_FIB_LKUP_RET_...: what becomes of a packet.
 const FIB_SUCCESS: i32 = 0;
@@ -79,14 +48,13 @@ const FROM: i16 = -8;
 const OWN_RANK: i16 = -12;
 const OWN_ENTRY: i16 = -16;
 const SLOT: i16 = -20;
-const FRAME: i16 = -36;
+// From here on to -36: the words for the device.
 const HEADER: i16 = -80;
 const BEHIND: i16 = -144;
 const FIB: i16 = -208;
 const TUPLE: i16 = -248;
 
-// Registers that survive calls.
-const SKB: u8 = 6;
+// Registers that survive calls, beside that of the packet.
 const DEVICE: u8 = 7;
 /// Not zero: it is selected wherever it goes. Zero: only where everything is taken.
 const CHOSEN: u8 = 8;
@@ -110,6 +78,8 @@ pub(super) struct Tables<'a> {
     pub(super) interfaces: &'a Map<Entry>,
     /// TCP packets that bumps see, `SLOTS` for each rank.
     pub(super) counts: &'a Map<u64>,
+    /// Marks and priorities: see [`super::marks`].
+    pub(super) marks: &'a Map<super::marks::Words>,
     /// The kernel has IPsec.
     pub(super) has_ipsec: bool,
     /// IP protocols of which packets are taken, and ICMP errors about them.
@@ -134,18 +104,13 @@ pub(super) fn capture(side: Side, has_ethernet: bool, tables: &Tables<'_>) -> Re
     a.load(Width::Word, 1, SKB, SKB_IFINDEX);
     a.store(Width::Word, FP, OWN, 1);
     look_at_own_entry(&mut a, side, tables);
-    a.load(Width::Word, 1, SKB, SKB_TC_INDEX);
-    a.jump_if(1, If::Differs, PASSED, guarded);
-    a.constant(1, 0);
-    a.store(Width::Word, SKB, SKB_TC_INDEX, 1);
+    frame::pass_second_time(&mut a, side, tables.marks, (guarded, ends.pass));
     if side == Side::Egress {
         a.load(Width::Word, RANK, FP, OWN_ENTRY);
         a.jump_if(RANK, If::Equal, 0, ends.pass);
         a.shift_right(RANK, RANK_SHIFT.cast_signed());
         a.constant(FIRST_SLOT, SLOT_SENT.cast_signed());
         a.jump(count);
-    } else {
-        a.jump(ends.pass);
     }
     a.set(guarded);
     // The tag of a packet that is for a VLAN above this interface would be lost.
@@ -179,7 +144,8 @@ pub(super) fn capture(side: Side, has_ethernet: bool, tables: &Tables<'_>) -> Re
     }
     a.set(take);
     pass_if_let_go(&mut a, side, (count, ends.pass));
-    send_to_device(&mut a, side, has_ethernet, ends.pass);
+    let what = Met { side, came_by: FROM, device: DEVICE, for_machine: (CHOSEN, CHOSEN_FOR_US) };
+    frame::send_to_device(&mut a, &what, has_ethernet, ends.pass);
     a.set(count);
     count_tcp(&mut a, tables, ends.pass);
     a.set(ends.pass);
@@ -267,13 +233,6 @@ fn count_tcp(a: &mut Assembler, tables: &Tables<'_>, pass: Label) {
     a.jump_if(0, If::Equal, 0, pass);
     a.constant(1, 1);
     a.add_atomically(0, 1);
-}
-
-/// Register 0: the entry of the interface whose number is on the stack, or zero.
-fn look_up(a: &mut Assembler, map: &impl AsRawFd, key: i16) {
-    a.map(1, map);
-    a.address(2, key);
-    a.call(MAP_LOOKUP_ELEM);
 }
 
 /// The entry of this interface, or zero where it is not configured; and that a packet was seen.
@@ -568,95 +527,4 @@ fn ask_routes(a: &mut Assembler, tables: &Tables<'_>, take: Label, pass: Label) 
     a.copy(1, 0);
     a.call(SK_RELEASE);
     a.jump(pass);
-}
-
-/// Source address of the Ethernet header: 02, the side, and the interface by which it came in. The
-/// destination stays: on the way out it is the next hop.
-fn send_to_device(a: &mut Assembler, side: Side, has_ethernet: bool, pass: Label) {
-    let word = FRAME + 6;
-    if !has_ethernet {
-        a.copy(1, SKB);
-        a.constant(2, 14);
-        a.constant(3, 0);
-        a.call(SKB_CHANGE_HEAD);
-        a.jump_if(0, If::Differs, 0, pass);
-        a.store_word(FP, FRAME, 0);
-        a.constant(1, 0);
-        a.store(Width::Half, FP, FRAME + 4, 1);
-        a.load(Width::Word, 1, SKB, SKB_PROTOCOL);
-        a.store(Width::Half, FP, FRAME + 12, 1);
-    }
-    a.constant(1, i32::from(LOCAL));
-    a.store(Width::Byte, FP, word, 1);
-    let is_told = a.label();
-    a.constant(1, i32::from(if side == Side::Ingress { FROM_WIRE } else { FROM_STACK }));
-    a.jump_if(CHOSEN, If::Differs, CHOSEN_FOR_US, is_told);
-    a.constant(1, i32::from(FOR_MACHINE));
-    a.set(is_told);
-    a.store(Width::Byte, FP, word + 1, 1);
-    a.load(Width::Word, 1, FP, FROM);
-    a.store(Width::Word, FP, word + 2, 1);
-    let (at, from, bytes) = if has_ethernet { (6, word, 6) } else { (0, FRAME, 14) };
-    a.copy(1, SKB);
-    a.constant(2, at);
-    a.address(3, from);
-    a.constant(4, bytes);
-    a.constant(5, 0);
-    a.call(SKB_STORE_BYTES);
-    a.jump_if(0, If::Differs, 0, pass);
-    a.copy(1, DEVICE);
-    a.constant(2, 0);
-    a.call(REDIRECT);
-    a.exit();
-}
-
-/// The program where packets come in from the device. Source address of their Ethernet header: 02,
-/// the way that they go, and the interface. `addresses`: interface -> its hardware address.
-pub(super) fn inject(addresses: &Map<[u8; 8]>) -> Result<Vec<Instruction>> {
-    let mut a = Assembler::default();
-    let (out, neighbour, next_hop, end) = (a.label(), a.label(), a.label(), a.label());
-    a.copy(SKB, 1);
-    a.constant(2, 6);
-    // The number of the interface has to lie at a multiple of four.
-    let word = -8;
-    a.address(3, word - 2);
-    a.constant(4, 6);
-    a.call(SKB_LOAD_BYTES);
-    a.jump_if(0, If::Differs, 0, end);
-    a.constant(1, PASSED);
-    a.store(Width::Word, SKB, SKB_TC_INDEX, 1);
-    a.load(Width::Byte, 3, FP, word - 1);
-    a.load(Width::Word, 1, FP, word);
-    a.jump_if(3, If::Differs, i32::from(TO_STACK), out);
-    a.constant(2, REDIRECT_INGRESS);
-    a.call(REDIRECT);
-    a.exit();
-    a.set(out);
-    a.constant(2, 0);
-    a.jump_if(3, If::Equal, i32::from(TO_NEIGHBOUR), neighbour);
-    a.jump_if(3, If::Equal, i32::from(TO_NEXT_HOP), next_hop);
-    a.call(REDIRECT);
-    a.exit();
-    a.set(neighbour);
-    a.constant(3, 0);
-    a.constant(4, 0);
-    a.call(REDIRECT_NEIGH);
-    a.exit();
-    a.set(next_hop);
-    look_up(&mut a, addresses, word);
-    a.jump_if(0, If::Equal, 0, end);
-    a.copy(1, SKB);
-    a.constant(2, 6);
-    a.copy(3, 0);
-    a.constant(4, 6);
-    a.constant(5, 0);
-    a.call(SKB_STORE_BYTES);
-    a.load(Width::Word, 1, FP, word);
-    a.constant(2, 0);
-    a.call(REDIRECT);
-    a.exit();
-    a.set(end);
-    a.constant(0, NEXT);
-    a.exit();
-    a.finish()
 }

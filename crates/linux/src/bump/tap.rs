@@ -5,13 +5,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use farlink_wire::{Offload, Pool, edit};
 
-use super::words::{FOR_MACHINE, FROM_STACK, FROM_WIRE, LOCAL, TO_NEIGHBOUR, TO_NEXT_HOP, TO_STACK, TO_WIRE};
+use super::frame::{
+    ETHERNET_BYTES, FOR_MACHINE, FROM_STACK, FROM_WIRE, LOCAL, LOW_BITS, MARKED, TO_NEIGHBOUR, TO_NEXT_HOP,
+    TO_STACK, TO_WIRE, WAY_BITS,
+};
+use super::marks::{Marking, Place};
 use crate::error::Result;
 use crate::netlink::Link;
 use crate::tun::{Offloads, ReadOutcome, Tun, TunConfig, WriteError};
-
-/// Bytes of an Ethernet header.
-const ETHERNET_BYTES: usize = 14;
 
 /// The two sides of a bump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +48,8 @@ pub struct Arrival {
     pub is_for_machine: bool,
     /// The next hop that the kernel has chosen for it.
     pub next_hop: Option<Mac>,
+    /// Its mark and priority.
+    pub marking: Marking,
 }
 
 /// A bumped interface, as packets for it need to know it.
@@ -72,7 +75,7 @@ impl From<&Link> for Target {
 
 impl Target {
     /// The header of a packet of this IP version.
-    fn frame(&self, way: Way, is_v6: bool) -> [u8; ETHERNET_BYTES] {
+    fn frame(&self, (way, place): (Way, Place), is_v6: bool) -> [u8; ETHERNET_BYTES] {
         let (told, to) = match (way, self.ethernet) {
             // The kernel takes what is for the interface's own address.
             (Way::IntoMachine, own) => (TO_STACK, own),
@@ -83,8 +86,15 @@ impl Target {
         let [a, b, c, d, e, f] = to.unwrap_or_default();
         let [i, j, k, l] = self.interface.to_ne_bytes();
         let [h, t] = if is_v6 { [0x86, 0xdd] } else { [0x08, 0x00] };
-        [a, b, c, d, e, f, LOCAL, told, i, j, k, l, h, t]
+        let (high, low) = (place.number() >> LOW_BITS, place.number() & ((1 << LOW_BITS) - 1));
+        let (first, told) = (LOCAL | (high << WAY_BITS) as u8, told | (low << WAY_BITS) as u8);
+        [a, b, c, d, e, f, first, told, i, j, k, l, h, t]
     }
+}
+
+/// Whether a header says that its packet has a mark or a priority.
+fn is_marked(header: &[u8]) -> bool {
+    header.get(6) == Some(&LOCAL) && header.get(7).is_some_and(|side| side & MARKED != 0)
 }
 
 /// The device.
@@ -124,9 +134,18 @@ impl Tap {
     /// # Errors
     /// As of [`Tun::read`].
     pub fn read(&mut self, pool: &mut Pool) -> Result<(ReadOutcome, Arrival)> {
-        let mut frame = [0u8; ETHERNET_BYTES];
-        let mut outcome = self.tun.read_behind(pool, &mut frame)?;
-        let [a, b, c, d, e, f, local, side, i, j, k, l, ..] = frame;
+        let (mut first, mut second) = ([0u8; ETHERNET_BYTES], [0u8; ETHERNET_BYTES]);
+        let mut outcome = self.tun.read_behind(pool, (&mut first, &mut second), is_marked)?;
+        let (marking, to) = if is_marked(&first) {
+            let [a, b, c, d, e, f, .., g, h] = first;
+            let (mark, priority) = (u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h]));
+            (Marking { mark, priority }, second)
+        } else {
+            (Marking::default(), first)
+        };
+        let [a, b, c, d, e, f, ..] = to;
+        let [_, _, _, _, _, _, local, side, i, j, k, l, ..] = first;
+        let side = side & !MARKED;
         let from = match (local, side) {
             (LOCAL, FROM_WIRE | FOR_MACHINE) => Some(Side::Wire),
             (LOCAL, FROM_STACK) => Some(Side::Stack),
@@ -138,6 +157,7 @@ impl Tap {
             interface: u32::from_ne_bytes([i, j, k, l]),
             is_for_machine: side == FOR_MACHINE,
             next_hop: Some([a, b, c, d, e, f]).filter(|to| side == FROM_STACK && *to != Mac::default()),
+            marking,
         };
         match (&mut outcome, from) {
             (ReadOutcome::Packet(packet), Some(_)) => edit::decrement_packet_ttl(packet.bytes_mut()),
@@ -147,19 +167,20 @@ impl Tap {
         Ok((outcome, arrival))
     }
 
-    /// Writes one packet to a bumped interface. Never waits.
+    /// Writes one packet to a bumped interface, with the mark and priority of this place. Never
+    /// waits.
     ///
     /// # Errors
     /// As of [`Tun::write`].
     pub fn write(
         &self,
-        (target, way): (&Target, Way),
+        (target, way, place): (&Target, Way, Place),
         offload: &Offload,
         header: &[u8],
         payload: &[&[u8]],
     ) -> std::result::Result<(), WriteError> {
         let is_v6 = header.first().is_some_and(|b| b >> 4 == 6);
-        self.tun.write_behind(&target.frame(way, is_v6), offload, header, payload)
+        self.tun.write_behind(&target.frame((way, place), is_v6), offload, header, payload)
     }
 }
 

@@ -1,5 +1,5 @@
-//! What the programs at an interface and this process tell each other: entries of maps, counters,
-//! and words in Ethernet headers.
+//! What the programs at an interface and this process tell each other by maps: entries and
+//! counters.
 
 /// What is known of an interface: [`CONFIGURED`], [`WHOLE`] and its rank; then whether its programs
 /// have seen a packet that came in, and one that left. A program writes that once, and then only
@@ -32,20 +32,3 @@ pub(super) const WITHOUT_V6: u32 = 8;
 /// The upper half is its rank. Of the two interfaces that a packet passes the one with the smaller
 /// rank takes it.
 pub(super) const RANK_SHIFT: u32 = 16;
-
-/// First byte of the Ethernet header's words to each other: a local address.
-pub(super) const LOCAL: u8 = 2;
-/// Met on the way in.
-pub(super) const FROM_WIRE: u8 = 0;
-/// Met on the way out.
-pub(super) const FROM_STACK: u8 = 1;
-/// Met on the way in, and for an address of this machine: NAT may know whose it is.
-pub(super) const FOR_MACHINE: u8 = 2;
-/// To the side at which packets come in.
-pub(super) const TO_STACK: u8 = 0;
-/// Out, to the next hop.
-pub(super) const TO_NEIGHBOUR: u8 = 1;
-/// Out, where there are no next hops.
-pub(super) const TO_WIRE: u8 = 2;
-/// Out, to the hardware address that is its destination.
-pub(super) const TO_NEXT_HOP: u8 = 3;

@@ -81,7 +81,7 @@ fn of_routing(
     source: IpAddr,
     destination: IpAddr,
 ) -> Option<Cause> {
-    let key = |index| RouteKey { destination, from: Some((source, index)), mark: 0 };
+    let key = |index| RouteKey { destination, from: Some((source, index)), mark: 0, ports: None };
     let refusal = socket.route_refusal(&key(one.tun_index)).ok()??;
     if refusal == libc::EXDEV {
         let tun = &one.tun;

@@ -39,7 +39,7 @@ pub fn blame_bump(socket: &mut Socket, lost: &LostAtBump<'_>) -> Option<Diagnosi
     let mut leads_on = false;
     if let Some((source, destination)) = lost.sample {
         // No route, or the source address check.
-        let key = RouteKey { destination, from: Some((source, index)), mark: 0 };
+        let key = RouteKey { destination, from: Some((source, index)), mark: 0, ports: None };
         if socket.route_refusal(&key).ok()?.is_some() {
             return None;
         }
@@ -55,7 +55,7 @@ pub fn blame_bump(socket: &mut Socket, lost: &LostAtBump<'_>) -> Option<Diagnosi
 fn on_the_way_out(socket: &mut Socket, lost: &LostAtBump<'_>) -> Option<Diagnosis> {
     let link = socket.link(lost.interface).ok()??;
     let (_, destination) = lost.sample?;
-    let key = RouteKey { destination, from: None, mark: 0 };
+    let key = RouteKey { destination, from: None, mark: 0, ports: None };
     let hop = socket.route_lookup(&key).ok()??;
     let is_by_it = hop.kind == RTN_UNICAST && hop.interface == link.index;
     let next = hop.gateway.unwrap_or(destination);

@@ -10,7 +10,7 @@ use farlink_wire::{Duration, Instant, Offload, Pool, supersegment};
 
 use super::pulse::Pulse;
 use super::status::{Counters, TunCounters};
-use crate::bump::{Arrival, Tap, Target, Way};
+use crate::bump::{Arrival, Place, Tap, Target, Way};
 use crate::clock;
 use crate::error::Result;
 use crate::tun::{Offloads, ReadOutcome, Tun, WriteError};
@@ -21,6 +21,9 @@ const RETRY_PACKETS_MAX: usize = 256;
 const RETRY_BYTES_MAX: usize = 4 << 20;
 /// How long after a refusal the kernel is asked again.
 const RETRY_AFTER: Duration = Duration::from_millis(1);
+
+/// Where a packet goes, and the place of its mark and priority.
+pub(crate) type Towards = (Way, Place);
 
 /// What is read and written.
 #[derive(Debug)]
@@ -40,7 +43,7 @@ pub(crate) struct Face {
     pub(crate) counters: TunCounters,
     /// Told what is read and written, under the device's own number.
     pulse: (Arc<Pulse>, usize),
-    waiting: VecDeque<(Way, Offload, Vec<u8>)>,
+    waiting: VecDeque<(Towards, Offload, Vec<u8>)>,
     waiting_bytes: usize,
     retry_at: Option<Instant>,
 }
@@ -118,23 +121,23 @@ impl Face {
     }
 
     /// Writes a packet; a TUN leads into the machine only.
-    pub(crate) fn transmit(&mut self, way: Way, packet: &Transmit<'_>, counters: &mut Counters) {
+    pub(crate) fn transmit(&mut self, towards: Towards, packet: &Transmit<'_>, counters: &mut Counters) {
         self.counters.packets_out += 1;
         self.counters.bytes_out += packet.len() as u64;
         if !self.waiting.is_empty() {
             // Behind its elders.
-            self.wait(way, packet, counters);
+            self.wait(towards, packet, counters);
             return;
         }
-        match self.device.write(way, &packet.offload, packet.header, packet.payload) {
+        match self.device.write(towards, &packet.offload, packet.header, packet.payload) {
             Ok(()) => note_written(&self.pulse, packet.header),
             Err(WriteError::Busy) => {
                 counters.writes_busy += 1;
-                self.wait(way, packet, counters);
+                self.wait(towards, packet, counters);
             }
             Err(WriteError::Invalid | WriteError::TooLarge) if packet.offload.is_super_segment() => {
                 let whole = [&[packet.header], packet.payload].concat().concat();
-                self.write_segments(way, &whole, &packet.offload, counters);
+                self.write_segments(towards, &whole, &packet.offload, counters);
             }
             Err(WriteError::Invalid | WriteError::TooLarge) => counters.writes_refused += 1,
             Err(WriteError::Down) => counters.writes_down += 1,
@@ -142,19 +145,19 @@ impl Face {
     }
 
     /// Cuts a super-segment that the kernel does not take.
-    fn write_segments(&mut self, way: Way, whole: &[u8], offload: &Offload, counters: &mut Counters) {
+    fn write_segments(&mut self, towards: Towards, whole: &[u8], offload: &Offload, counters: &mut Counters) {
         counters.software_segmented += 1;
         let Self { device, waiting, pulse, .. } = self;
         supersegment::segment(whole, offload, &mut |segment| {
             let outcome = if waiting.is_empty() {
-                device.write(way, &Offload::default(), segment, &[])
+                device.write(towards, &Offload::default(), segment, &[])
             } else {
                 Err(WriteError::Busy)
             };
             match outcome {
                 Ok(()) => note_written(pulse, segment),
                 Err(WriteError::Busy) if waiting.len() < RETRY_PACKETS_MAX => {
-                    waiting.push_back((way, Offload::default(), segment.to_vec()));
+                    waiting.push_back((towards, Offload::default(), segment.to_vec()));
                 }
                 Err(_) => counters.writes_refused += 1,
             }
@@ -165,7 +168,7 @@ impl Face {
         }
     }
 
-    fn wait(&mut self, way: Way, packet: &Transmit<'_>, counters: &mut Counters) {
+    fn wait(&mut self, towards: Towards, packet: &Transmit<'_>, counters: &mut Counters) {
         let len = packet.len();
         if self.waiting.len() >= RETRY_PACKETS_MAX || self.waiting_bytes + len > RETRY_BYTES_MAX {
             counters.writes_lost += 1;
@@ -175,7 +178,7 @@ impl Face {
         whole.extend_from_slice(packet.header);
         packet.payload.iter().for_each(|p| whole.extend_from_slice(p));
         self.waiting_bytes += len;
-        self.waiting.push_back((way, packet.offload, whole));
+        self.waiting.push_back((towards, packet.offload, whole));
         if self.retry_at.is_none() {
             self.retry_at = Some(clock::now() + RETRY_AFTER);
         }
@@ -187,10 +190,10 @@ impl Face {
             return;
         }
         self.retry_at = None;
-        while let Some((way, offload, packet)) = self.waiting.pop_front() {
-            match self.device.write(way, &offload, &packet, &[]) {
+        while let Some((towards, offload, packet)) = self.waiting.pop_front() {
+            match self.device.write(towards, &offload, &packet, &[]) {
                 Err(WriteError::Busy) => {
-                    self.waiting.push_front((way, offload, packet));
+                    self.waiting.push_front((towards, offload, packet));
                     self.retry_at = Some(now + RETRY_AFTER);
                     return;
                 }
@@ -209,14 +212,14 @@ impl Face {
 impl Device {
     fn write(
         &self,
-        way: Way,
+        (way, place): Towards,
         offload: &Offload,
         header: &[u8],
         payload: &[&[u8]],
     ) -> std::result::Result<(), WriteError> {
         match self {
             Self::Tun(tun) => tun.write(offload, header, payload),
-            Self::Tap(tap, Some(target)) => tap.write((target, way), offload, header, payload),
+            Self::Tap(tap, Some(target)) => tap.write((target, way, place), offload, header, payload),
             Self::Tap(_, None) => Err(WriteError::Down),
         }
     }

@@ -7,7 +7,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use farlink_gateway::{Counts, Ends, Event, IfaceId, Network, Record, Route, Sent, Transmit};
+use farlink_gateway::{
+    Counts, Ends, Event, FoundWay, IfaceId, Network, Record, Route, Sent, Shown as Told, Transmit, Via,
+};
 use farlink_wire::ip;
 
 use super::connection_log::ConnectionLog;
@@ -18,9 +20,9 @@ use super::own::OwnPackets;
 use super::profile::{Profile, Stage};
 use super::pulse::Pulse;
 use super::routes::Routes;
-use super::shown::{self, Shown};
+use super::shown::{Passage, Shown};
 use super::status::Counters;
-use crate::bump::{Arrival, NO_BUMP, Side, Way};
+use crate::bump::{Arrival, Marking, Marks, NO_BUMP, Place, Side, Way};
 use crate::clock;
 use crate::guard;
 use crate::journal::Journal;
@@ -102,8 +104,10 @@ pub(crate) struct LinuxNetwork {
     pub(crate) connection_log: Option<ConnectionLog>,
     /// Interface number -> the gateway's number.
     pub(crate) by_index: HashMap<u32, IfaceId>,
-    /// Where the faces are bumps: by which of them the kernel has been seen to send packets.
+    /// Where the faces are bumps: what the kernel shows of the way of packets.
     pub(crate) shown: Option<Shown>,
+    /// And the marks that packets are given back.
+    pub(crate) marks: Option<Marks>,
     /// For packets in the machine's own name, where the faces are bumps.
     pub(crate) own: Option<Arc<OwnPackets>>,
 }
@@ -130,34 +134,29 @@ impl LinuxNetwork {
         self.ports.iter().flat_map(of_port).collect()
     }
 
-    /// A packet was read from a face: by which interface it came into the machine.
-    pub(crate) fn arrived(&mut self, face: usize, arrival: Option<Arrival>, packet: &[u8]) -> IfaceId {
+    /// A packet was read from a face: by which interface it came into the machine, and what the
+    /// kernel has shown of it.
+    pub(crate) fn arrived(&mut self, face: usize, arrival: Option<Arrival>, packet: &[u8]) -> Via {
         let own = self.faces.owner(face).unwrap_or(IfaceId::OTHER);
-        let Some(Arrival { interface, next_hop, .. }) = arrival.filter(|a| a.from == Side::Stack) else {
-            return own;
-        };
-        if let (Some(left_by), Some(pair)) = (self.port(own).and_then(|p| p.index), ip::addresses(packet)) {
-            self.has_shown(pair, shown::Way { interface: left_by, next_hop });
+        let Some(Arrival { from, interface, next_hop, marking, .. }) = arrival else { return own.into() };
+        let Marking { mark, priority } = marking;
+        let mut shown = Told { mark, priority, ..Told::default() };
+        if from == Side::Wire {
+            return Via { iface: own, shown };
         }
-        self.by_index.get(&interface).copied().unwrap_or(IfaceId::OTHER)
-    }
-
-    /// The kernel has sent a packet in this way.
-    fn has_shown(&mut self, pair: shown::Pair, way: shown::Way) {
-        let generation = self.routes.generation();
-        if self.shown.as_ref().is_none_or(|shown| shown.is_last(pair, way, generation)) {
-            return;
+        shown.out = Some(own);
+        let index = self.port(own).and_then(|p| p.index);
+        if let (Some(leaves_by), Some(ends)) = (index, ip::addresses(packet)) {
+            let passage = Passage { ends, ports: ip::tcp_ports(packet), came_by: interface, leaves_by, mark };
+            let Self { shown: told, routes, lookups, .. } = self;
+            let says = told.as_mut().map(|told| {
+                let state = routes.state();
+                told.says(&passage, state, |key| routes.get(key, lookups))
+            });
+            shown.found = says.map_or(FoundWay::Not, |says| says.found);
+            shown.next_hop = next_hop.filter(|_| says.is_none_or(|says| !says.finds_next_hop));
         }
-        // What goes round the bump finds its next hop by such a question.
-        let asked = self.ask(&RouteKey { destination: pair.1, from: None, mark: 0 });
-        // Until the kernel has answered, what it has shown holds.
-        let is_hidden = asked.flatten().is_none_or(|leaves| leaves.interface != way.interface);
-        if let Some(shown) = &mut self.shown {
-            shown.note(pair, way, generation, is_hidden);
-            if asked.is_none() {
-                shown.ask_again();
-            }
-        }
+        Via { iface: self.by_index.get(&interface).copied().unwrap_or(IfaceId::OTHER), shown }
     }
 
     /// The face through which packets go to this side of an interface.
@@ -173,26 +172,27 @@ impl LinuxNetwork {
         self.port(id).map_or(NO_BUMP, |p| p.rank_in_force.load(Ordering::Relaxed))
     }
 
-    /// Which face a packet is written to, and which way it goes from there. A TUN: that of the
-    /// claimed source's interface. A bump: that of the interface which takes what passes both, on
-    /// the side that is nearer to the destination.
-    fn way(&mut self, packet: &Transmit<'_>) -> (usize, Way) {
+    /// Which face a packet is written to, which way it goes from there, and with which mark. A TUN:
+    /// that of the claimed source's interface. A bump: that of the interface which takes what
+    /// passes both, on the side that is nearer to the destination.
+    fn way(&mut self, packet: &Transmit<'_>) -> (usize, Way, Marking) {
         // Where it does not matter by which it comes in (a reset after a restart, an interface that
         // is gone), any will do.
-        let via = self.face_of(packet.via, Side::Stack);
-        let into_machine = (via.unwrap_or_else(|| self.faces.first()), Way::IntoMachine);
+        let via = self.face_of(packet.via.iface, Side::Stack);
+        let shown = packet.via.shown;
+        let marking = Marking { mark: shown.mark, priority: shown.priority };
+        // The kernel gives it a mark on its way through the machine: what it had at the end of that
+        // is not what it begins with.
+        let unmarked = if shown.out.is_none() { marking } else { Marking::default() };
+        let into_machine = (via.unwrap_or_else(|| self.faces.first()), Way::IntoMachine, unmarked);
         if self.shown.is_none() {
             return into_machine;
         }
         let out = self.leaves_by(packet);
         match self.face_of(out, Side::Wire) {
-            Some(face) if via.is_none() || self.rank_of(out) < self.rank_of(packet.via) => {
-                let generation = self.routes.generation();
-                let pair = || ip::addresses(packet.header);
-                let by = self.port(out).and_then(|p| p.index);
-                let shown = by.zip(self.shown.as_ref());
-                let next_hop = shown.and_then(|(by, shown)| shown.next_hop(pair, by, generation));
-                (face, next_hop.map_or(Way::Out, Way::OutTo))
+            Some(face) if via.is_none() || self.rank_of(out) < self.rank_of(packet.via.iface) => {
+                let next_hop = shown.next_hop.filter(|_| shown.out == Some(out));
+                (face, next_hop.map_or(Way::Out, Way::OutTo), marking)
             }
             _ => into_machine,
         }
@@ -212,42 +212,46 @@ impl LinuxNetwork {
         self.routes.get(key, &mut self.lookups)
     }
 
-    /// Which way a packet leaves that came in by this interface. `None`: it is being asked.
-    fn way_of(&mut self, from: IfaceId, src: IpAddr, dst: IpAddr) -> Option<Option<Leaves>> {
-        let port = self.port(from);
+    /// Which way a packet leaves that came in so. `None`: it is being asked.
+    fn way_of(&mut self, from: Via, src: IpAddr, dst: IpAddr) -> Option<Option<Leaves>> {
         if self.shown.is_some() {
-            let index = port.and_then(|p| p.index);
-            return self.way_round_bumps(index, src, dst);
+            return self.way_round_bumps(from, src, dst);
         }
+        let port = self.port(from.iface);
         let face = port.filter(|p| !p.faces.is_empty()).and_then(|p| self.faces.get(p.faces.start));
         let from = face.map(|f| (src, f.index()));
-        self.ask(&RouteKey { destination: dst, from, mark: 0 })
+        self.ask(&RouteKey { destination: dst, from, mark: 0, ports: None })
     }
 
-    /// Round the bump of an interface the kernel has already chosen: what it did counts. Else it is
-    /// asked; of a translated source it knows only as of one of its own.
-    fn way_round_bumps(&mut self, port: Option<u32>, src: IpAddr, dst: IpAddr) -> Option<Option<Leaves>> {
-        let generation = self.routes.generation();
-        let shown = self.shown.as_ref().and_then(|s| s.interface((src, dst), generation));
-        let mut asked = self.ask(&RouteKey { destination: dst, from: port.map(|at| (src, at)), mark: 0 });
-        if asked == Some(None) && port.is_some() {
-            asked = self.ask(&RouteKey { destination: dst, from: None, mark: 0 });
+    /// Round the bump of an interface the kernel has already chosen. What it did counts until it
+    /// does something else, or the question says something else that has had the same answer. Of a
+    /// translated source the kernel knows only as of one of its own.
+    fn way_round_bumps(&mut self, from: Via, src: IpAddr, dst: IpAddr) -> Option<Option<Leaves>> {
+        let Told { out, mark, found, .. } = from.shown;
+        let ports = match found {
+            FoundWay::ByPorts(from, to) => Some((from, to)),
+            FoundWay::ByAddresses | FoundWay::Not => None,
+        };
+        let at = self.port(from.iface).and_then(|p| p.index);
+        let key = RouteKey { destination: dst, from: at.map(|at| (src, at)), mark, ports };
+        let mut asked = self.ask(&key);
+        if asked == Some(None) && at.is_some() {
+            asked = self.ask(&RouteKey { from: None, ..key });
         }
-        let mtu = |interface| self.mtus.get(&interface).copied();
-        match (asked, shown) {
-            (Some(Some(leaves)), Some((interface, true))) if interface != leaves.interface => {
-                Some(Some(Leaves { interface, mtu: mtu(interface).unwrap_or(leaves.mtu) }))
-            }
-            (Some(None) | None, Some((interface, _))) if mtu(interface).is_some() => {
-                mtu(interface).map(|mtu| Some(Leaves { interface, mtu }))
-            }
-            (asked, _) => asked,
+        let shown = out.and_then(|out| self.port(out)).and_then(|p| Some((p.index?, p.is_usable)));
+        let Some((interface, is_usable)) = shown else { return asked };
+        let counts = |leaves: Leaves| found != FoundWay::Not || !is_usable || leaves.interface == interface;
+        match asked {
+            Some(Some(leaves)) if counts(leaves) => asked,
+            _ => match self.mtus.get(&interface) {
+                Some(mtu) => Some(Some(Leaves { interface, mtu: *mtu, gateway: None })),
+                None => asked,
+            },
         }
     }
 
-    /// Whether it is known which way a packet leaves that came in by this interface. Else it is
-    /// known soon.
-    pub(super) fn knows_way(&mut self, from: IfaceId, packet: &[u8]) -> bool {
+    /// Whether it is known which way a packet leaves that came in so. Else it is known soon.
+    pub(super) fn knows_way(&mut self, from: Via, packet: &[u8]) -> bool {
         ip::addresses(packet).is_none_or(|(src, dst)| self.way_of(from, src, dst).is_some())
     }
 
@@ -269,7 +273,8 @@ impl LinuxNetwork {
         let (connections_logged, connections_unlogged) =
             self.connection_log.as_ref().map(ConnectionLog::counts).unwrap_or_default();
         let route_errors = self.routes.counts().1;
-        Counters { connections_logged, connections_unlogged, route_errors, ..self.counters }
+        let marks_replaced = self.marks.as_ref().map_or(0, Marks::replaced);
+        Counters { connections_logged, connections_unlogged, route_errors, marks_replaced, ..self.counters }
     }
 }
 
@@ -279,9 +284,10 @@ impl Network for LinuxNetwork {
         if packet.is_made && self.own.as_ref().is_some_and(|own| own.sends(packet)) {
             self.counters.own_packets += 1;
         } else {
-            let (n, way) = self.way(packet);
+            let (n, way, marking) = self.way(packet);
+            let place = self.marks.as_mut().map_or(Place::default(), |marks| marks.place(marking));
             if let Some(face) = self.faces.get_mut(n) {
-                face.transmit(way, packet, &mut self.counters);
+                face.transmit((way, place), packet, &mut self.counters);
             }
             self.pulse.written.add(1);
         }
@@ -290,7 +296,7 @@ impl Network for LinuxNetwork {
         }
     }
 
-    fn route(&mut self, from: IfaceId, src: IpAddr, dst: IpAddr) -> Option<Route> {
+    fn route(&mut self, from: Via, src: IpAddr, dst: IpAddr) -> Option<Route> {
         self.way_of(from, src, dst).flatten().map(|leaves| Route {
             iface: self.by_index.get(&leaves.interface).copied().unwrap_or(IfaceId::OTHER),
             mtu_bytes: leaves.mtu,

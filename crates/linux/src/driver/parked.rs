@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use farlink_gateway::IfaceId;
+use farlink_gateway::Via;
 use farlink_wire::{Duration, Instant, PacketBuf};
 
 /// Packets, and bytes, that may wait. More go without an answer.
@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 struct Waiting {
-    by: IfaceId,
+    by: Via,
     packet: PacketBuf,
     until: Instant,
 }
@@ -26,8 +26,8 @@ pub(super) struct Parked {
 }
 
 impl Parked {
-    /// A packet that came in by this interface waits. Returned: there is no room.
-    pub(super) fn keep(&mut self, now: Instant, by: IfaceId, packet: PacketBuf) -> Option<PacketBuf> {
+    /// A packet that came in so waits. Returned: there is no room.
+    pub(super) fn keep(&mut self, now: Instant, by: Via, packet: PacketBuf) -> Option<PacketBuf> {
         if self.waiting.len() >= PACKETS_MAX || self.bytes + packet.len() > BYTES_MAX {
             return Some(packet);
         }
@@ -46,8 +46,8 @@ impl Parked {
     pub(super) fn take(
         &mut self,
         now: Instant,
-        mut is_known: impl FnMut(IfaceId, &PacketBuf) -> bool,
-    ) -> Vec<(IfaceId, PacketBuf)> {
+        mut is_known: impl FnMut(Via, &PacketBuf) -> bool,
+    ) -> Vec<(Via, PacketBuf)> {
         let mut taken = Vec::new();
         for one in std::mem::take(&mut self.waiting) {
             if one.until <= now || is_known(one.by, &one.packet) {
@@ -74,15 +74,14 @@ mod tests {
         let at = Instant::from_millis;
         let mut parked = Parked::default();
         for n in 0..3 {
-            assert!(parked.keep(at(n.into()), IfaceId(0), packet(n)).is_none());
+            assert!(parked.keep(at(n.into()), Via::default(), packet(n)).is_none());
         }
-        let first =
-            |taken: &[(IfaceId, PacketBuf)]| taken.iter().map(|(_, p)| p.bytes()[0]).collect::<Vec<_>>();
+        let first = |taken: &[(Via, PacketBuf)]| taken.iter().map(|(_, p)| p.bytes()[0]).collect::<Vec<_>>();
         assert_eq!(first(&parked.take(at(3), |_, p| p.bytes()[0] != 1)), [0, 2]);
         assert_eq!(parked.due(), Some(at(101)));
         assert_eq!(first(&parked.take(at(101), |_, _| false)), [1]);
         assert_eq!((parked.due(), parked.bytes), (None, 0));
-        let kept = (0..2000).filter(|_| parked.keep(at(0), IfaceId(0), packet(1)).is_none()).count();
+        let kept = (0..2000).filter(|_| parked.keep(at(0), Via::default(), packet(1)).is_none()).count();
         assert_eq!(kept, PACKETS_MAX);
     }
 }

@@ -7,7 +7,7 @@ use super::lookups::{Lookups, Question};
 use crate::error::Result;
 use crate::netlink::{Leaves, RouteKey};
 
-/// Entries after which it begins anew; about 100 bytes each.
+/// Entries after which it begins anew; about 130 bytes each.
 const ENTRIES_MAX: usize = 16 * 1024;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,6 +24,8 @@ struct Entry {
 pub(crate) struct Routes {
     entries: HashMap<RouteKey, Entry>,
     generation: u64,
+    /// Answers that said something new.
+    news: u64,
     lookups: u64,
     errors: u64,
 }
@@ -37,6 +39,11 @@ impl Routes {
     /// Grows by one with each [`Routes::invalidate`].
     pub(super) fn generation(&self) -> u64 {
         self.generation
+    }
+
+    /// Other numbers than before where something else is known of routes, or may be.
+    pub(super) fn state(&self) -> (u64, u64) {
+        (self.generation, self.news)
     }
 
     /// How often the kernel was asked, and how often it had no answer.
@@ -85,7 +92,11 @@ impl Routes {
                 entry.leaves.flatten()
             }
         };
-        entry.leaves.replace(leaves).is_some_and(|before| before != leaves)
+        let before = entry.leaves.replace(leaves);
+        if before != Some(leaves) {
+            self.news += 1;
+        }
+        before.is_some_and(|before| before != leaves)
     }
 }
 
@@ -107,7 +118,7 @@ mod tests {
         poller.add(&*news, 0, Interest::Read).unwrap();
         let mut lookups = Lookups::start(Arc::new(Pulse::new(0)), news).unwrap();
         let mut routes = Routes::default();
-        let key = RouteKey { destination: IpAddr::from([127, 0, 0, 1]), from: None, mark: 0 };
+        let key = RouteKey { destination: IpAddr::from([127, 0, 0, 1]), from: None, mark: 0, ports: None };
         assert_eq!((routes.get(&key, &mut lookups), routes.get(&key, &mut lookups)), (None, None));
         assert_eq!(routes.counts(), (1, 0), "it is asked once");
         lookups.send();
@@ -119,7 +130,7 @@ mod tests {
         routes.invalidate();
         assert_eq!(routes.get(&key, &mut lookups), Some(None), "the old answer");
         assert_eq!(routes.counts(), (2, 0));
-        let other = Some(Leaves { interface: 7, mtu: 1500 });
+        let other = Some(Leaves { interface: 7, mtu: 1500, gateway: None });
         assert!(routes.answered(&key, 1, Ok(other)));
         assert!(!routes.answered(&key, 0, Ok(None)), "an answer of before");
         assert!(!routes.answered(&key, 1, Err(Error::Refused(String::new()))), "an error changes nothing");

@@ -58,6 +58,8 @@ pub struct Counters {
     pub events_lost: u64,
     /// Devices that were lost while they were in use, and made anew.
     pub devices_lost: u64,
+    /// Marks and priorities of packets that others had to give way for: there are more than 4,095.
+    pub marks_replaced: u64,
     /// Packets in the machine's own name that left by a socket.
     pub own_packets: u64,
     /// Lines of the connection log.

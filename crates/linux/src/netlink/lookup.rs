@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use super::route::{Hop, RouteKey};
@@ -19,6 +20,8 @@ pub struct Leaves {
     /// MTU in bytes of a forwarded packet there: the route's own, else the interface's (Linux
     /// ip_dst_mtu_maybe_forward).
     pub mtu: u32,
+    /// The router that it goes to first, if any.
+    pub gateway: Option<IpAddr>,
 }
 
 /// Asks the kernel's routing tables.
@@ -52,7 +55,7 @@ impl Lookup {
         let mut mtus: HashMap<u32, u32> = HashMap::new();
         let hops = self.socket.route_lookups(keys);
         let mut leaves = |hop: Option<Hop>| {
-            let Some(Hop { interface, mtu, .. }) = hop.filter(|hop| hop.kind == RTN_UNICAST) else {
+            let Some(Hop { interface, mtu, gateway, .. }) = hop.filter(|hop| hop.kind == RTN_UNICAST) else {
                 return Ok(None);
             };
             let mtu = match mtu.or_else(|| mtus.get(&interface).copied()) {
@@ -63,7 +66,7 @@ impl Lookup {
                     mtu
                 }
             };
-            Ok(Some(Leaves { interface, mtu }))
+            Ok(Some(Leaves { interface, mtu, gateway }))
         };
         hops.into_iter().map(|hop| leaves(hop?)).collect()
     }

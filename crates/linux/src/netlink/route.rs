@@ -3,6 +3,8 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 
+use farlink_wire::ip::PROTOCOL_TCP;
+
 use super::message::{Answer, Attributes, Message, u32_at};
 use super::socket::Socket;
 use crate::error::{Error, Result};
@@ -21,6 +23,9 @@ const RTA_PRIORITY: u16 = 6;
 const RTA_METRICS: u16 = 8;
 const RTA_TABLE: u16 = 15;
 const RTA_MARK: u16 = 16;
+const RTA_IP_PROTO: u16 = 27;
+const RTA_SPORT: u16 = 28;
+const RTA_DPORT: u16 = 29;
 const RTAX_MTU: u16 = 2;
 const FRA_DST: u16 = 1;
 const FRA_SRC: u16 = 2;
@@ -254,6 +259,8 @@ pub struct RouteKey {
     pub from: Option<(IpAddr, u32)>,
     /// Packet mark.
     pub mark: u32,
+    /// Ports of TCP, source and destination, where rules go by them.
+    pub ports: Option<(u16, u16)>,
 }
 
 impl Socket {
@@ -420,6 +427,10 @@ fn question(key: &RouteKey) -> Message {
     }
     if key.mark != 0 {
         request.attr_u32(RTA_MARK, key.mark);
+    }
+    if let Some((source, destination)) = key.ports {
+        request.attr(RTA_IP_PROTO, &[PROTOCOL_TCP]);
+        request.attr(RTA_SPORT, &source.to_be_bytes()).attr(RTA_DPORT, &destination.to_be_bytes());
     }
     request
 }

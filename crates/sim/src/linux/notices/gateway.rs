@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 
 use farlink_gateway::config::{Action, Config, Interface, LegConfig, Link, Notice};
-use farlink_gateway::{Gateway, IfaceId, Network, Record, Route, Transmit, cc};
+use farlink_gateway::{Gateway, IfaceId, Network, Record, Route, Transmit, Via, cc};
 use farlink_wire::{Duration, Instant, Offload, PacketBuf, supersegment};
 
 /// Where the source is, and where the link.
@@ -41,7 +41,7 @@ impl Network for Out {
         });
     }
 
-    fn route(&mut self, _: IfaceId, _: IpAddr, dst: IpAddr) -> Option<Route> {
+    fn route(&mut self, _: Via, _: IpAddr, dst: IpAddr) -> Option<Route> {
         let port = if self.source == Some(dst) { TO_SOURCE } else { TO_LINK };
         Some(Route { iface: IfaceId(port as u16), mtu_bytes: MTU_BYTES })
     }
