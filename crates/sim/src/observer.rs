@@ -1,15 +1,16 @@
 //! Sees every packet on every leg and asserts the invariants (ARCHITECTURE.md): what gateways say
 //! in a host's name must be what that host has said.
 
+mod allowances;
 mod summary;
 
 use std::collections::BTreeMap;
 
 use farlink_gateway::Record;
 use farlink_gateway::config::Notice;
-use farlink_wire::{
-    Duration, FARLINK_DATA, Flags, Instant, Offload, Parsed, SeqNum, TcpSegment, verify_checksums,
-};
+use farlink_wire::{FARLINK_DATA, Flags, Instant, Offload, Parsed, SeqNum, TcpSegment, verify_checksums};
+
+pub use allowances::Allowances;
 
 use crate::display::{self, Origins};
 use crate::hostile::Hostile;
@@ -48,14 +49,6 @@ struct Heard {
     ack_made: Option<u64>,
 }
 
-impl Allowances {
-    /// A flow that gateways may hold more of than its hosts' windows.
-    fn may_pin(&self, conn: &Conn) -> bool {
-        let scales = conn.sides.iter().all(|s| s.as_ref().is_some_and(|s| s.options.window_scale.is_some()));
-        self.pinned && !scales
-    }
-}
-
 /// What one gateway has seen.
 #[derive(Default)]
 struct GatewayView {
@@ -72,30 +65,6 @@ struct GatewayView {
     came_in_parts: Reassembly,
     /// What has left in fragments, and was not forwarded as it came.
     left_in_parts: Reassembly,
-}
-
-/// What is allowed in a run.
-#[derive(Clone, Debug, Default)]
-pub struct Allowances {
-    /// Gateways may give up custody (a path is gone for good, a drain is bounded).
-    pub abandonment: bool,
-    /// Flows of hosts that do not scale windows may depend on their gateways: custody is not
-    /// bounded by the hosts' windows.
-    pub pinned: bool,
-    /// Bytes that one direction of a flow may hold in one gateway.
-    pub relay_bytes: u64,
-    /// Gateways on the path.
-    pub gateways: u64,
-    /// Gateways whose custody is bounded together, if there are no more than two and they hear each
-    /// other: how many there are.
-    pub gateways_in_touch: Option<usize>,
-    /// A flow that was silent for so long may have fallen asleep: then the hosts' own windows count
-    /// again.
-    pub dormant_after: Duration,
-    /// Some link asks for segments that are larger than a packet.
-    pub large: bool,
-    /// Some rule has clients told so large an MSS.
-    pub raised_mss: Option<u16>,
 }
 
 /// The observer of one run.

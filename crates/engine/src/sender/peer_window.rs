@@ -134,8 +134,8 @@ impl PeerWindow {
     /// before: segments of the host itself that went round it have higher sequence numbers than it
     /// has reached.
     pub fn update(&mut self, una: SeqNum, seq: SeqNum, ack: SeqNum, bytes: u64, kept: bool) -> bool {
-        // What is too far from the newest word to be compared with it is no older one: its number has
-        // been judged by now.
+        // What is too far from the newest word to be compared with it is no older one: its number
+        // has been judged by now.
         let newer = !self.is_known()
             || ack.after_eq(una)
                 && (!is_near(self.told_at, seq)

@@ -612,19 +612,6 @@ impl Script {
         }
         !self.inbox(host).is_empty()
     }
-    /// From now on the kernel sends what is for b by this interface.
-    pub fn reroute_b(&mut self, by: IfaceId) {
-        self.trace.push(format!("           (route to b: {by:?})"));
-        self.with_gateway(|g, now, net| {
-            net.b_by = by;
-            g.routes_changed(now);
-        });
-    }
-    /// The carrier of an interface comes or goes.
-    pub fn set_carrier(&mut self, of: IfaceId, up: bool) {
-        self.trace.push(format!("           (carrier of {of:?}: {up})"));
-        self.with_gateway(|g, now, net| g.link_state(now, of, up, net));
-    }
     /// A host sends, whatever it has got.
     #[track_caller]
     pub fn send(&mut self, from: Host, text: &str) {

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use farlink_gateway::{Ends, Event, IfaceId, Network, Record, Route, Shown, Transmit, Via};
 use farlink_wire::{Offload, ip};
 
+use super::Script;
+
 /// A packet that a gateway has handed out.
 #[derive(Clone, Debug)]
 pub struct Out {
@@ -77,5 +79,21 @@ impl Network for Net {
     }
     fn happened(&mut self, ends: &Ends, what: Event) {
         self.happened.push((*ends, what));
+    }
+}
+
+impl Script {
+    /// From now on the kernel sends what is for b by this interface.
+    pub fn reroute_b(&mut self, by: IfaceId) {
+        self.trace.push(format!("           (route to b: {by:?})"));
+        self.with_gateway(|g, now, net| {
+            net.b_by = by;
+            g.routes_changed(now);
+        });
+    }
+    /// The carrier of an interface comes or goes.
+    pub fn set_carrier(&mut self, of: IfaceId, up: bool) {
+        self.trace.push(format!("           (carrier of {of:?}: {up})"));
+        self.with_gateway(|g, now, net| g.link_state(now, of, up, net));
     }
 }
