@@ -570,7 +570,8 @@ mod tests {
                     // 1,000 bytes in a millisecond.
                     for n in 0..1_000 / u64::from(*bytes) {
                         let host = (tick * 31 + n * 7_919) % addresses;
-                        let connection = (kind as u64 + 1) << 50 | host << 20 | (tick * 20 + n) % 60_000;
+                        let port = (tick * 20 + n) % 60_000;
+                        let connection = (kind as u64 + 1) << 50 | host << 20 | port;
                         bed.arrive(connection, (host + 1) << 20, (*class, *is_tcp), *bytes);
                     }
                 }

@@ -3,8 +3,8 @@
 //! than 2^31 bytes, links that bring little, and segments larger than a packet beside other
 //! traffic.
 //!
-//! Each of these draws from a source of its own. What else a seed means is what it means in the mode
-//! that it has its trouble from.
+//! Each of these draws from a source of its own. What else a seed means is what it means in the
+//! mode that it has its trouble from.
 
 use farlink_gateway::cc;
 use farlink_gateway::config::{
@@ -194,7 +194,7 @@ fn reloads(rng: &mut Rng, plan: &mut SimPlan, gateway: usize) {
             away = Some(port);
         }
         plan.faults.push(FaultPlan::Reload { gateway, at, changes });
-        at = at + rng.millis(1, 4_000);
+        at += rng.millis(1, 4_000);
     }
     if let Some(port) = away {
         plan.faults.push(FaultPlan::Reload { gateway, at, changes: vec![Change::Return(port)] });

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use farlink_channel::{Channel, ChannelConfig};
 use farlink_gateway::config::{Config, Interface, LegConfig, Link};
-use farlink_gateway::{Gateway, IfaceId, Network, Record, Route, Transmit};
+use farlink_gateway::{Gateway, IfaceId, Network, Record, Route, Transmit, Via};
 use farlink_wire::{Duration, Flags, Instant, Offload, PacketBuf, SegmentHeader, SeqNum, finish_checksums};
 use farlink_xcp::{Router, Sender};
 
@@ -29,8 +29,8 @@ impl Network for Outside {
         finish_checksums(&mut bytes, &packet.offload);
         self.channel.push(self.now, bytes);
     }
-    fn route(&mut self, from: IfaceId, _src: IpAddr, _dst: IpAddr) -> Option<Route> {
-        Some(Route { iface: IfaceId(1 - from.0.min(1)), mtu_bytes: 1500 })
+    fn route(&mut self, from: Via, _src: IpAddr, _dst: IpAddr) -> Option<Route> {
+        Some(Route { iface: IfaceId(1 - from.iface.0.min(1)), mtu_bytes: 1500 })
     }
     fn journal(&mut self, _slot: u32, record: Option<&Record>) {
         self.records.extend(record);

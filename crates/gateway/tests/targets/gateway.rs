@@ -1,6 +1,6 @@
 //! A whole gateway between hostile hosts: a script of bytes says what they send, how time passes or
-//! leaps, what the links and the operator do. What must hold is checked at each step; that nothing is left
-//! behind, at the end.
+//! leaps, what the links and the operator do. What must hold is checked at each step; that nothing
+//! is left behind, at the end.
 
 use farlink_gateway::cc;
 use farlink_gateway::config::{

@@ -185,13 +185,11 @@ fn guesses(seed: u64, left: &[(Instant, u32)], knows: bool) -> Vec<(Instant, u32
     (0..PLANTED).map(guess).collect()
 }
 
+/// What was guessed, and when it was sent.
+type SentThen = Rc<RefCell<Vec<(Instant, u32)>>>;
+
 /// A gateway at the servers' end of the link, which sends large segments to the client.
-fn bed(
-    seed: u64,
-    v6: bool,
-    guess: Guess,
-    guesses: Vec<(Instant, u32)>,
-) -> (Bed, Rc<RefCell<Vec<(Instant, u32)>>>) {
+fn bed(seed: u64, v6: bool, guess: Guess, guesses: Vec<(Instant, u32)>) -> (Bed, SentThen) {
     let sent = Rc::new(RefCell::new(Vec::new()));
     let attacker = Guesser { guess, v6, left: guesses.into(), sent: sent.clone(), out: VecDeque::new() };
     let attackers: Vec<Attacker> = vec![(SPOOFER, Place::Clients, Box::new(attacker))];
@@ -265,7 +263,7 @@ fn fragment(v6: bool, id: u32, payload_bytes: usize) -> Vec<u8> {
             bytes.extend(((20 + payload_bytes) as u16).to_be_bytes());
             bytes.extend((id as u16).to_be_bytes());
             // More of them follow.
-            bytes.extend((0x2000 | OFFSET_BYTES / 8).to_be_bytes());
+            bytes.extend((0x2000 | (OFFSET_BYTES / 8)).to_be_bytes());
             bytes.extend([63, PROTOCOL_TCP, 0, 0]);
             bytes.extend(src.octets());
             bytes.extend(dst.octets());

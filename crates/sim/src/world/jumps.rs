@@ -179,7 +179,7 @@ impl World {
                 ends if ends == (dst, src) => &mut record.acked_by_a,
                 _ => continue,
             };
-            *acked = *acked + jumping.total.wrapping_neg();
+            *acked += jumping.total.wrapping_neg();
         }
     }
 }
