@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use serde_json::Value;
@@ -14,6 +14,10 @@ use super::protocol::{Request, Response};
 const LONG_PATIENCE: Duration = Duration::from_secs(35);
 /// How long a short answer is waited for: the event loop is asked between two batches of packets.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// A process that was killed takes so long at most to leave its sockets and devices, and one that
+/// takes its place is asked by then.
+const ENDING_MAX: Duration = Duration::from_secs(2);
+const ASK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Nobody listens at the socket.
 #[derive(Debug)]
@@ -41,6 +45,17 @@ impl std::fmt::Display for Silent {
 }
 impl std::error::Error for Silent {}
 
+/// The process that had the socket ended before it answered.
+#[derive(Debug)]
+struct Ended;
+
+impl std::fmt::Display for Ended {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the gateway ended, or was killed, before it answered; its log says more")
+    }
+}
+impl std::error::Error for Ended {}
+
 fn silent(socket: &Path, patience: Duration) -> anyhow::Error {
     Silent(format!(
         "the gateway at {} does not answer within {:.1} s: its process is stopped, or its event loop hangs. It is ended when that lasts, so \
@@ -60,6 +75,17 @@ pub fn ask(socket: &Path, request: &Request) -> anyhow::Result<Value> {
 
 /// The same, with so much patience.
 pub fn ask_within(socket: &Path, request: &Request, patience: Duration) -> anyhow::Result<Value> {
+    let until = Instant::now() + ENDING_MAX;
+    loop {
+        match ask_once(socket, request, patience) {
+            // Whether it was killed, or is started again, shows when its socket is closed.
+            Err(error) if error.is::<Ended>() && Instant::now() < until => std::thread::sleep(ASK_AGAIN),
+            answered => return answered,
+        }
+    }
+}
+
+fn ask_once(socket: &Path, request: &Request, patience: Duration) -> anyhow::Result<Value> {
     let stream = connect_within(socket, patience)?;
     stream.set_read_timeout(Some(patience))?;
     stream.set_write_timeout(Some(patience))?;
@@ -72,7 +98,7 @@ pub fn ask_within(socket: &Path, request: &Request, patience: Duration) -> anyho
             return Err(silent(socket, patience));
         }
         Err(e) if e.kind() == io::ErrorKind::ConnectionReset => {
-            bail!("the gateway ended, or was killed, before it answered; its log says more")
+            return Err(Ended.into());
         }
         other => other.context("the gateway did not answer")?,
     };

@@ -1,7 +1,9 @@
 //! client - router - far router - server, and a way from the far router to the client that goes
 //! round the router. Gateways run on the router, and on the far one where that is wanted.
 
+use std::io::{Read, Write};
 use std::net::IpAddr;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output};
 use std::time::{Duration, Instant};
@@ -15,6 +17,17 @@ use super::traffic::{Load, Traffic};
 
 const FARLINK: &str = env!("CARGO_BIN_EXE_farlink");
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Its event loop answers there, so its diversion stands, if it can.
+fn answers(socket: &str) -> bool {
+    let ask = || {
+        let mut stream = UnixStream::connect(socket)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(b"{\"cmd\": \"status\"}\n")?;
+        stream.read_exact(&mut [0])
+    };
+    ask().is_ok()
+}
 
 /// How a situation comes about. Scripts are for `sh`.
 #[derive(Deserialize, Clone, Default)]
@@ -244,7 +257,7 @@ impl Bed {
         command.args(["run", "--config", &self.file(), "--socket", &self.socket()]).stderr(log);
         self.daemon = Some(command.spawn().unwrap());
         let end = Instant::now() + PATIENCE;
-        while std::os::unix::net::UnixStream::connect(self.socket()).is_err() {
+        while !answers(&self.socket()) {
             assert!(Instant::now() < end, "the gateway does not answer\n{}", self.log());
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -258,7 +271,7 @@ impl Bed {
         command.args(["run", "--config", &at("far.toml"), "--socket", &at("far.sock")]).stderr(log);
         self.far_daemon = Some(command.spawn().unwrap());
         let end = Instant::now() + PATIENCE;
-        while std::os::unix::net::UnixStream::connect(at("far.sock")).is_err() {
+        while !answers(&at("far.sock")) {
             assert!(Instant::now() < end, "{}", std::fs::read_to_string(at("far.log")).unwrap());
             std::thread::sleep(Duration::from_millis(20));
         }
