@@ -1,6 +1,7 @@
 //! A gateway of the laboratory: the very `farlink run` that is deployed, with a generated
 //! configuration file.
 
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
@@ -124,11 +125,22 @@ impl Gateway {
         Ok(text.lines().filter_map(Told::read).collect())
     }
 
+    /// Its event loop answers, so its diversion stands. It may listen for some time before.
+    fn has_answered(&self) -> bool {
+        let ask = || {
+            let mut stream = UnixStream::connect(&self.socket)?;
+            stream.set_read_timeout(Some(START_PATIENCE))?;
+            stream.write_all(b"{\"cmd\": \"status\"}\n")?;
+            stream.read_exact(&mut [0])
+        };
+        ask().is_ok()
+    }
+
     /// Waits until it answers on its socket; an error quotes its log.
     pub fn wait_ready(&mut self) -> Result<()> {
         let end = Instant::now() + START_PATIENCE;
         loop {
-            if UnixStream::connect(&self.socket).is_ok() {
+            if self.has_answered() {
                 return Ok(());
             }
             if let Some(status) = self.child.try_wait()? {
