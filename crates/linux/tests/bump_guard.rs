@@ -460,8 +460,8 @@ fn an_ingress_qdisc_is_a_finding_until_it_goes() {
     assert_eq!(daemon.drain(), End::Drained);
 }
 
-/// `tc_index` of what Farlink sends.
-const OF_FARLINK: i32 = 0xfa12;
+/// `tc_index` of what Farlink sends, where it has neither mark nor priority.
+const OF_FARLINK: i32 = 0xf000;
 
 /// Somebody at the exit of an interface lets pass what comes from the machine, and drops what
 /// Farlink sends there.
