@@ -94,6 +94,12 @@ impl Hostile {
         !self.forged.is_empty()
     }
 
+    /// So were parts of something: with others they may make a segment that nobody has sent.
+    #[must_use]
+    pub fn has_forged_parts(&self) -> bool {
+        !self.forged_rests.is_empty()
+    }
+
     /// Between a liar and anybody.
     #[must_use]
     pub fn is_of_liar(&self, s: &TcpSegment) -> bool {
