@@ -107,18 +107,6 @@ impl Marks {
         self.arrive
     }
 
-    /// What was marked has not been answered, and its repetition without a mark has. It may be a
-    /// loss.
-    #[must_use]
-    pub fn is_doubtful(self) -> bool {
-        self.data_times > 0 && !self.arrive
-    }
-
-    /// So it was in other connections before: it is none.
-    pub fn note_known(&mut self) {
-        (self.times, self.data_times) = (TIMES_HEARD, TIMES_HEARD);
-    }
-
     /// A segment of the other gateway has come with a mark.
     pub fn note_heard(&mut self) {
         self.heard = true;

@@ -26,13 +26,14 @@ impl Split<'_> {
     pub(crate) fn hear_of_marks(&mut self, cx: &mut Cx<'_>, from: Side, happened: &Happened) {
         let leg = self.legs.get(from);
         let marks = self.relays.get_mut(from).rx.marks_mut();
-        let (knew, was_doubtful) = (marks.arrive(), marks.is_doubtful());
+        let knew = marks.arrive();
         marks.note_acked(happened.original, happened.progress);
-        let Some(link) = cx.links.get_mut(leg.out).filter(|_| leg.peer.is_marked()) else { return };
-        if marks.arrive() && !knew {
+        let arrive = marks.arrive() && !knew;
+        if arrive
+            && leg.peer.is_marked()
+            && let Some(link) = cx.links.get_mut(leg.out)
+        {
             link.note_arrived(cx.now, Carrier::Data, leg.addr);
-        } else if marks.is_doubtful() && !was_doubtful && link.note_doubtful(cx.now, leg.addr) {
-            marks.note_known();
         }
     }
 

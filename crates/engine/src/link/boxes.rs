@@ -35,10 +35,6 @@ const TRY_AFTER_MAX: Duration = Duration::from_secs(3600);
 const SURE_AFTER: Duration = Duration::from_secs(3);
 /// Connections in whose data a gateway is asked for, that no SYN has reached, until one is heard.
 const UNHEARD_MAX: u8 = 6;
-/// Connections in a row whose first marked data did not arrive, and its repetition without a mark
-/// did: no chance, and on a link that is known to lose.
-const DOUBTFUL: u8 = 2;
-const DOUBTFUL_LOSSY: u8 = 4;
 /// Networks that are told by name.
 const NAMED_MAX: usize = 4;
 /// Networks of IPv4 and IPv6 by the bits of their addresses: what one operator announces at least.
@@ -117,9 +113,6 @@ struct Place {
     stripped_at: Option<Instant>,
     /// Connections in whose data a gateway was asked for since one was heard, and the newest.
     unheard: Option<(u8, Instant)>,
-    /// Connections in a row whose first data was answered only when it was repeated without the
-    /// option, since any with it arrived; and the newest.
-    doubtful: Option<(u8, Instant)>,
 }
 
 /// What has been seen of one kind.
@@ -156,8 +149,7 @@ impl Place {
     }
 
     fn seen_at(&self) -> Instant {
-        let [unheard, doubtful] = [self.unheard, self.doubtful].map(|of| of.map(|(_, at)| at));
-        let asked = [self.stripped_at, unheard, doubtful].into_iter().flatten();
+        let asked = [self.stripped_at, self.unheard.map(|(_, at)| at)].into_iter().flatten();
         let carried = Carrier::ALL.map(|carrier| self.of(carrier).seen_at());
         asked.chain(carried).fold(Instant::ZERO, Instant::max)
     }
@@ -245,29 +237,11 @@ impl Boxes {
         is_news
     }
 
-    /// The first data of a connection had the option, and was answered when it was repeated
-    /// without. In one connection that may be a loss. Returns whether what has the option counts as
-    /// dropped there.
-    pub fn note_doubtful(&mut self, now: Instant, host: IpAddr, is_lossy: bool) -> bool {
-        let doubtful = &mut self.place_mut(now, host).doubtful;
-        let times = doubtful.filter(|(_, at)| Seen::is_alive(*at, now)).map_or(0, |(times, _)| times);
-        *doubtful = Some((times.saturating_add(1), now));
-        let is_sure = times + 1 >= if is_lossy { DOUBTFUL_LOSSY } else { DOUBTFUL };
-        if is_sure {
-            self.note_dropped(now, Carrier::Data, host);
-        }
-        is_sure
-    }
-
     /// One has arrived there. Returns whether that is news.
     pub fn note_arrived(&mut self, now: Instant, carrier: Carrier, host: IpAddr) -> bool {
         let before = self.crossing(now, carrier, host);
         self.whole.of_mut(carrier).note_arrived(now);
-        let place = self.place_mut(now, host);
-        place.of_mut(carrier).note_arrived(now);
-        if carrier == Carrier::Data {
-            place.doubtful = None;
-        }
+        self.place_mut(now, host).of_mut(carrier).note_arrived(now);
         let is_news = matches!(before, Crossing::Shut | Crossing::Tried);
         self.news += u64::from(is_news);
         is_news
@@ -460,13 +434,6 @@ impl Link {
         self.boxes.note_dropped(now, carrier, host);
     }
 
-    /// The first data of a connection was answered only without the option. Returns whether that is
-    /// so on the way to this host.
-    pub(crate) fn note_doubtful(&mut self, now: Instant, host: IpAddr) -> bool {
-        let is_lossy = self.is_known_to_lose();
-        self.boxes.note_doubtful(now, host, is_lossy)
-    }
-
     /// A gateway may stand on the way to this host that no SYN has reached, or whose answer has
     /// lost its option: it is asked by what follows.
     pub(crate) fn may_introduce(&self, now: Instant, host: IpAddr) -> bool {
@@ -547,26 +514,6 @@ mod tests {
         assert_eq!(boxes.crossing(at(last) + LIFETIME, Syn, v6), Crossing::Unknown);
         assert!(!boxes.is_shut(at(last) + LIFETIME, Syn));
         assert_eq!(boxes.shut(at(last) + LIFETIME, Syn).count(), 0);
-    }
-
-    #[test]
-    fn first_data_that_arrives_only_without_the_option_is_no_chance_twice_in_a_row() {
-        let (near, far) = (host("192.0.2.1"), host("198.51.100.1"));
-        for (is_lossy, times) in [(false, DOUBTFUL), (true, DOUBTFUL_LOSSY)] {
-            let mut boxes = Boxes::default();
-            for n in 1..times {
-                assert!(!boxes.note_doubtful(at(n.into()), near, is_lossy), "{n} of {times}");
-            }
-            boxes.note_arrived(at(10), Carrier::Data, far);
-            assert!(!boxes.note_doubtful(at(11), far, is_lossy), "another network");
-            assert!(boxes.note_doubtful(at(12), near, is_lossy));
-            assert!(!boxes.crossing(at(12), Carrier::Data, near).is_clear());
-            assert!(boxes.crossing(at(12), Carrier::Data, far).is_clear());
-            // What arrives ends it.
-            boxes.note_arrived(at(13), Carrier::Data, near);
-            assert!(!boxes.note_doubtful(at(14), near, is_lossy));
-            assert!(boxes.crossing(at(14), Carrier::Data, near).is_clear());
-        }
     }
 
     #[test]
