@@ -5,8 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use farlink_gateway::due::Deadline;
 use farlink_gateway::{Config, Gateway, IfaceId, Network, Record, Route, Sent, Transmit, Via};
-use farlink_wire::ip::PROTOCOL_TCP;
-use farlink_wire::{Duration, Flags, Gso, Instant, Offload, PacketBuf, icmp};
+use farlink_wire::{Duration, Flags, Gso, Instant, Offload, PacketBuf};
 
 use crate::change::Change;
 use crate::gro::Merger;
@@ -519,10 +518,7 @@ impl GatewayNode {
 pub fn is_diverted(bytes: &[u8]) -> bool {
     match crate::packet::on_wire(bytes) {
         farlink_wire::Parsed::Tcp(s) => !(s.ip.is_v4() && s.ip.has_options),
-        farlink_wire::Parsed::Icmp(e) => {
-            let quoted = || icmp::quoted_fragment(bytes, &e);
-            e.inner.is_some() || quoted().is_some_and(|f| f.protocol == PROTOCOL_TCP)
-        }
+        farlink_wire::Parsed::Icmp(e) => e.inner.is_some(),
         farlink_wire::Parsed::Fragment(f) => f.protocol == 6,
         farlink_wire::Parsed::Other => false,
     }
