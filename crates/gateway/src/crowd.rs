@@ -17,7 +17,7 @@ const CROWD_STAYS: usize = 8;
 /// And for so long afterwards.
 pub const CROWD_FOR: Duration = Duration::from_secs(10);
 /// From so many on, hosts share this number of flows.
-const CROWD_OF_HOSTS: usize = 96;
+pub const CROWD_OF_HOSTS: usize = 96;
 pub const CROWD_FLOWS: u64 = 64;
 /// Connections that came before the crowd are remembered, so many of each generation, for one or
 /// two of these times after their last packet.

@@ -374,6 +374,7 @@ mod tests {
     use farlink_egress::Grant;
 
     use super::*;
+    use crate::crowd::{CROWD, CROWD_FLOWS, CROWD_FOR, CROWD_OF_HOSTS};
 
     /// The queue of a link of 8 Mbit/s.
     fn egress<P>() -> Egress<P> {
@@ -607,6 +608,32 @@ mod tests {
             flooded(addresses, &[data]);
             flooded(addresses, &[segments, datagrams, data]);
         }
+    }
+
+    #[test]
+    fn a_flood_of_flows_of_one_host_is_few_flows_and_has_an_end() {
+        let mut bed = Bed::new();
+        // Twice what the link carries, each packet by another port.
+        for n in 0..20_000 {
+            bed.arrive(1 << 50 | n, 7 << 40, (Class::Bulk, false), 1_200);
+            bed.pass(Duration::from_micros(600));
+        }
+        let waiting = bed.egress.waiting_in(group::OTHERS);
+        assert!(waiting <= CROWD + 2, "{waiting}");
+        // When it is over, everybody has his own flow again.
+        bed.egress.take_packets(bed.now).into_iter().for_each(|item| bed.left(item));
+        assert!(bed.others.crowd.is_over());
+        let lane = bed.others.lane(bed.now + CROWD_FOR, Class::Bulk, false, &mut bed.egress);
+        let joined = bed.others.join(bed.now + CROWD_FOR, (1 << 50, || 7 << 40), lane, &bed.egress);
+        assert_eq!(joined.flow, 1 << 50);
+    }
+
+    #[test]
+    fn very_many_hosts_share_a_few_flows() {
+        let mut bed = Bed::new();
+        (0..3_000).for_each(|n| bed.arrive(1 << 50 | n, n << 20 | n, (Class::Bulk, false), 100));
+        let (waiting, most) = (bed.egress.waiting_in(group::OTHERS), CROWD_OF_HOSTS + CROWD_FLOWS as usize);
+        assert!(waiting <= most, "{waiting}");
     }
 
     #[test]
