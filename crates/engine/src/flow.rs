@@ -506,14 +506,11 @@ impl Flow {
     /// whether it did.
     pub fn leave_silent_ways(&mut self, cx: &mut Cx<'_>, generation: u32) -> bool {
         let is_silent = |relays: &Relays| [Side::A, Side::B].into_iter().any(|s| relays.get(s).is_silent());
-        match &mut self.treatment {
-            Treatment::Split(relays) if self.route_generation != generation && is_silent(relays) => {
-                split!(self, relays).find_routes(cx);
-                self.route_generation = generation;
-                true
-            }
-            Treatment::Split(_) | Treatment::Dormant(_) | Treatment::Closed(_) => false,
+        let looks = self.route_generation != generation && self.relays().is_some_and(is_silent);
+        if looks {
+            self.renew_routes(cx, generation);
         }
+        looks
     }
 
     /// What it holds cannot be delivered. Returns how it ends.
