@@ -1,8 +1,6 @@
 //! A gateway of the laboratory: the very `farlink run` that is deployed, with a generated
 //! configuration file.
 
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
@@ -125,22 +123,12 @@ impl Gateway {
         Ok(text.lines().filter_map(Told::read).collect())
     }
 
-    /// Its event loop answers, so its diversion stands. It may listen for some time before.
-    fn has_answered(&self) -> bool {
-        let ask = || {
-            let mut stream = UnixStream::connect(&self.socket)?;
-            stream.set_read_timeout(Some(START_PATIENCE))?;
-            stream.write_all(b"{\"cmd\": \"status\"}\n")?;
-            stream.read_exact(&mut [0])
-        };
-        ask().is_ok()
-    }
-
-    /// Waits until it answers on its socket; an error quotes its log.
+    /// Waits until it answers on its socket: then its diversion stands, and it may listen for some
+    /// time before. An error quotes its log.
     pub fn wait_ready(&mut self) -> Result<()> {
         let end = Instant::now() + START_PATIENCE;
         loop {
-            if self.has_answered() {
+            if self.status().is_ok() {
                 return Ok(());
             }
             if let Some(status) = self.child.try_wait()? {
