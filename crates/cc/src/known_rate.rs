@@ -331,7 +331,8 @@ impl KnownRate {
                     // finds room.
                     if rate >= self.link_bps / 100 * SLOW_PERCENT && !heavy_loss {
                         self.state = State::Link(0);
-                    } else if waited >= self.patience_rounds {
+                    } else if waited >= self.patience_rounds && !bbr.in_startup() {
+                        // In startup twice as much is tried with each round trip anyway.
                         self.start_trial(rate / 2 * 3);
                     }
                 }

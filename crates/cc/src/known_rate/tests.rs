@@ -202,3 +202,31 @@ fn what_is_not_known_to_be_steady_is_tried_again_soon() {
         assert_eq!(cc.patience_rounds, TRIAL_ROUNDS << n, "it is steady");
     }
 }
+
+#[test]
+fn a_startup_is_no_slower_for_round_trips_without_a_queue() {
+    let mut cc = on_long_path(8_000_000);
+    // Before anything has arrived, and so without a rate to go on from.
+    cc.on_congestion(Instant::from_millis(900), Congestion::Ecn, 14_480);
+    let rtt = Duration::from_millis(500);
+    let mut sent = 14_480;
+    for n in 1..6 {
+        cc.on_ack(&Ack {
+            now: Instant::from_millis(1_000 + 500 * n),
+            acked_bytes: sent,
+            rtt: Some(rtt),
+            srtt: rtt,
+            min_rtt: rtt,
+            in_flight_bytes: 0,
+            prior_in_flight_bytes: sent,
+            sample: Sample { rate_bps: Some(sent * 16), ..Sample::default() },
+            app_limited: false,
+            in_recovery: false,
+            round_start: true,
+            waited_back: None,
+        });
+        assert!(cc.has_given_way() && cc.in_startup(), "round trip {n}: nothing is tried beside it");
+        assert!(cc.cwnd() >= 2 * sent - 14_480, "round trip {n}: {} after {sent}", cc.cwnd());
+        sent = cc.cwnd();
+    }
+}
