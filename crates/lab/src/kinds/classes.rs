@@ -91,6 +91,9 @@ pub(crate) struct Heard {
     pub(crate) delays_s: Vec<Option<f64>>,
     /// Bytes of the transfers that had arrived at both ends of the window.
     pub(crate) bulk_bytes: [u64; 2],
+    /// The longest time for which a program that sends a transfer could write nothing, seconds.
+    /// Programs of the simulator need not wait.
+    pub(crate) write_pause_s: Option<f64>,
     /// What went wrong, in words.
     pub(crate) error: Option<String>,
 }
@@ -203,6 +206,9 @@ impl Plan {
             measured.metric("bulk_share", bulk_bps / (self.rate_bps - load_bps));
         }
         measured.metric("bulk_of_rate", bulk_bps / self.rate_bps);
+        if let Some(pause_s) = beside.write_pause_s {
+            measured.metric("write_pause_s", pause_s);
+        }
         // Beyond the way itself and the packet's own time.
         let queued_ms = |p99_ms: f64| p99_ms - self.one_way_ms - packet_ms;
         measured.metric("beside_queued_p99_ms", queued_ms(p99_ms[1]));

@@ -72,5 +72,5 @@ pub(super) fn run(plan: &Plan, has_bulk: bool, network: &mut Network) -> Result<
     let delays_s = plan.messages.iter().zip(&arrived).map(delay).collect();
     let error =
         outcomes.iter().enumerate().find_map(|(n, o)| Some(format!("connection {n}: {}", o.error.as_ref()?)));
-    Ok(Heard { delays_s, bulk_bytes, error })
+    Ok(Heard { delays_s, bulk_bytes, write_pause_s: None, error })
 }

@@ -36,6 +36,7 @@ struct Shared<'a> {
     written_s: Mutex<Vec<Option<f64>>>,
     read_s: Mutex<Vec<Option<f64>>>,
     bulk_bytes: AtomicU64,
+    write_pause_us: AtomicU64,
     error: Mutex<Option<String>>,
 }
 
@@ -78,6 +79,8 @@ fn connect(lab: &Lab, plan: &Plan, to: IpAddr, port: u16, dscp: u8) -> Result<(T
     let (far, _) = listener.accept()?;
     let (writer, reader) = if plan.is_down { (far, stream) } else { (stream, far) };
     writer.set_nodelay(true)?;
+    // A connection that began alone may have handed over much before others have their parts.
+    writer.set_write_timeout(None)?;
     reader.set_read_timeout(Some(LOOK_EVERY))?;
     Ok((writer, reader))
 }
@@ -104,6 +107,7 @@ pub(super) fn play(lab: &Lab, plan: &Plan, has_bulk: bool) -> Result<Heard> {
         written_s: Mutex::new(vec![None; plan.messages.len()]),
         read_s: Mutex::new(vec![None; plan.messages.len()]),
         bulk_bytes: AtomicU64::new(0),
+        write_pause_us: AtomicU64::new(0),
         error: Mutex::new(None),
     };
     let mut bulk_bytes = [0; 2];
@@ -140,7 +144,8 @@ pub(super) fn play(lab: &Lab, plan: &Plan, has_bulk: bool) -> Result<Heard> {
         (written.unwrap_or_else(PoisonError::into_inner), read.unwrap_or_else(PoisonError::into_inner));
     let delays_s = written.iter().zip(&read).map(|(from, to)| Some((*to)? - (*from)?)).collect();
     let error = shared.error.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok(Heard { delays_s, bulk_bytes, error })
+    let write_pause_s = has_bulk.then(|| shared.write_pause_us.into_inner() as f64 / 1e6);
+    Ok(Heard { delays_s, bulk_bytes, write_pause_s, error })
 }
 
 fn send_datagrams(shared: &Shared<'_>, socket: &UdpSocket, to: SocketAddr) {
@@ -197,7 +202,12 @@ fn write_bulk(shared: &Shared<'_>, mut stream: &TcpStream) {
     let mut at = 0;
     while at < shared.plan.bulk_bytes && !shared.is_over() {
         content::fill(BULK_SEED, at, &mut bytes);
-        if let Err(e) = stream.write_all(&bytes) {
+        let from = Instant::now();
+        // At the end it is shut down, which ends the last pause, too.
+        let outcome = stream.write_all(&bytes);
+        let pause_us = u64::try_from(from.elapsed().as_micros()).unwrap_or(u64::MAX);
+        shared.write_pause_us.fetch_max(pause_us, Ordering::Relaxed);
+        if let Err(e) = outcome {
             return shared.fail(format!("the transfer: {e}"));
         }
         at += bytes.len() as u64;
