@@ -130,6 +130,12 @@ impl PathMtu {
     pub fn told(&mut self, told: Told) -> bool {
         let (before, is_news) = (self.bytes(), told.is_cut && !self.is_cut());
         if told.bytes >= before && !is_news {
+            // The same once more, with better evidence: others may believe it, too.
+            if let Some(known) = self.found.as_mut().and_then(|f| f.told.as_mut())
+                && known.bytes == told.bytes
+            {
+                known.is_shared |= told.is_shared;
+            }
             return false;
         }
         self.found.get_or_insert_default().told = Some(told);
@@ -311,5 +317,16 @@ mod tests {
         let mut m = PathMtu::default();
         assert!(m.told(Told::by_icmp(Instant::ZERO, 296, true, true)));
         assert_eq!((m.bytes(), m.is_cut(), m.found()), (1280, false, None));
+    }
+
+    #[test]
+    fn what_an_identification_has_told_is_shared_once_a_segment_tells_it_too() {
+        let mut m = PathMtu::default();
+        let told = |mtu, by_identification| Told::by_icmp(Instant::ZERO, mtu, false, by_identification);
+        assert!(m.told(told(1300, true)) && m.found().is_none());
+        assert!(!m.told(told(1400, false)) && m.found().is_none(), "packets are smaller already");
+        assert!(!m.told(told(1300, false)), "they are no smaller than before");
+        assert_eq!(m.found(), Some(Mtu::Told(1300)));
+        assert!(!m.told(told(1300, true)) && m.found().is_some(), "and it stays so");
     }
 }

@@ -441,8 +441,11 @@ impl Split<'_> {
         let to = from.other();
         let leg = self.legs.get_mut(to);
         let told = Told::by_icmp(cx.now, mtu, leg.addr.is_ipv4(), inner.is_by_identification);
-        if leg.path_mtu.told(told) {
+        let (shared_before, is_smaller) = (leg.path_mtu.found(), leg.path_mtu.told(told));
+        if leg.path_mtu.found() != shared_before {
             self.remember_mtu(cx, to);
+        }
+        if is_smaller {
             self.apply_mtu(to);
         }
         true

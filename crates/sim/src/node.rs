@@ -513,12 +513,16 @@ impl GatewayNode {
 }
 
 /// Whether the diversion rules of the Linux driver would give this packet to the gateway: TCP
-/// without IP options, with XCP's own header or without, and ICMP errors about TCP.
+/// without IP options, with XCP's own header or without, and ICMP errors about TCP, later fragments
+/// of it, too.
 #[must_use]
 pub fn is_diverted(bytes: &[u8]) -> bool {
     match crate::packet::on_wire(bytes) {
         farlink_wire::Parsed::Tcp(s) => !(s.ip.is_v4() && s.ip.has_options),
-        farlink_wire::Parsed::Icmp(e) => e.inner.is_some(),
+        farlink_wire::Parsed::Icmp(e) => {
+            let quoted = || farlink_wire::icmp::quoted_fragment(bytes, &e);
+            e.inner.is_some() || quoted().is_some_and(|fragment| fragment.protocol == 6)
+        }
         farlink_wire::Parsed::Fragment(f) => f.protocol == 6,
         farlink_wire::Parsed::Other => false,
     }
