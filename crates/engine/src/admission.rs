@@ -124,7 +124,7 @@ impl Engine {
     ) -> bool {
         let Some((id, a)) = self.table.find(key, a_is_low) else { return true };
         let Some(flow) = self.table.get(id) else { return true };
-        let same = |old: Side, new: [IfaceId; 2]| new == [flow.legs.get(old).via.iface; 2];
+        let same = |old: Side, new: [IfaceId; 2]| new == [flow.legs.get(old).came_by; 2];
         let sides = same(a, came_by.a) && same(a.other(), came_by.b);
         let over = flow.is_closed() || (sides && !flow.holds_on());
         if over {

@@ -20,9 +20,9 @@ impl Split<'_> {
     /// The gateway there has said what it knows of the link, or not, and may have to hear what is
     /// known here. What it says counts for the link that it is heard over.
     pub(crate) fn exchange_adverts(&mut self, cx: &mut Cx<'_>, from: Side, advert: Option<Advert>) {
-        let Leg { via, out, peer, .. } = *self.legs.get(from);
+        let Leg { came_by, out, peer, .. } = *self.legs.get(from);
         let Some(hello) = peer.hello().filter(|hello| hello.reads_frames()) else { return };
-        if let Some((advert, link)) = advert.zip(cx.links.at_mut(via.iface))
+        if let Some((advert, link)) = advert.zip(cx.links.at_mut(came_by))
             && link.believes(hello.identity)
         {
             link.hear_advert(cx.now, hello.identity, advert);

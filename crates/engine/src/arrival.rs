@@ -170,7 +170,7 @@ impl Split<'_> {
         }
         let option = self.option_of_gateway(cx, s);
         let leg = self.legs.get_mut(from);
-        leg.via.iface = self.came_by;
+        leg.came_by = self.came_by;
         if current {
             leg.hear(cx.now, s);
         } else {
@@ -183,17 +183,17 @@ impl Split<'_> {
         // Of a gateway whose name was lost: its acknowledgement is not the far host's word.
         let of_nameless = introduction.is_asking() && option.is_some();
         let told = leg.peer.on_segment(option).map(|told| told.at(s.ack));
-        if let Some(link) = cx.links.at(leg.via.iface) {
+        if let Some(link) = cx.links.at(leg.came_by) {
             leg.peer.restrict(|hello| link.admits(hello));
         }
         let heard = leg.peer.is_heard();
         if let Some(hello) = leg.peer.hello().filter(|hello| heard && before != Some(*hello))
-            && let Some(link) = cx.links.at_mut(leg.via.iface)
+            && let Some(link) = cx.links.at_mut(leg.came_by)
         {
             link.meet(hello, leg.addr);
             link.note_met(cx.now, leg.addr, of_handshake && from == Side::A);
         }
-        if is_stripped && let Some(link) = cx.links.at_mut(leg.via.iface) {
+        if is_stripped && let Some(link) = cx.links.at_mut(leg.came_by) {
             link.boxes_mut().note_stripped(cx.now, leg.addr);
         }
         leg.take_told_window(s.ack, u32::from(s.window) << leg.window_scale, told.as_ref());
@@ -312,7 +312,7 @@ impl Split<'_> {
     fn tell_link(&self, cx: &mut Cx<'_>, from: Side, answers: bool) {
         let out = self.legs.get(from).out;
         let by = self.came_by;
-        if cx.links.way(by) == out || by != self.legs.get(from.other()).via.iface {
+        if cx.links.way(by) == out || by != self.legs.get(from.other()).came_by {
             cx.links.hear_word(cx.now, out, answers);
         }
     }
@@ -529,7 +529,7 @@ impl Split<'_> {
         }
         let (policy, limit) = (self.policy_for(cx, from, s), self.held_limit(cx, from));
         let grain = self.grain(cx, from, limit, s.payload_len as u32);
-        let via = self.legs.get(from).via.iface;
+        let via = self.legs.get(from).came_by;
         let speaks = self.legs.get(from).peer.is_speaking();
         let come = cx.links.come(cx.now, via, (policy, speaks, self.relays.get(from).buffer.has_early()));
         let shows_first = self.shows_before_acking(from);

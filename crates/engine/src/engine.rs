@@ -392,7 +392,7 @@ impl Engine {
             self.learn_of_acknowledgement(now, &mut h, s);
         }
         let Some(answer) = h.answer.as_deref() else { return Outcome::Forward(packet) };
-        let sides = Pair { a: [h.a.via.iface, via.iface], b: [answer.b.via.iface; 2] };
+        let sides = Pair { a: [h.a.came_by, via.iface], b: [answer.b.came_by; 2] };
         if !s.flags.rst() && !self.replaces(&key, h.a_is_low, sides, net) {
             return Outcome::Forward(packet);
         }
@@ -446,7 +446,7 @@ impl Engine {
         });
         a.note_handshake_waited(now, syn_at, s);
         a.hear(now, s);
-        a.via = via;
+        a.comes(via);
         let mut legs = Pair { a, b: answer.b.clone() };
         self.resolve_ways(&mut legs);
         let mut cx = cx!(self, now, net);
@@ -462,7 +462,7 @@ impl Engine {
         match legs.b.peer {
             Peer::None if h.introduces => {
                 r.b.rx.introduce(now);
-                if let Some(link) = cx.links.at_mut(legs.b.via.iface) {
+                if let Some(link) = cx.links.at_mut(legs.b.came_by) {
                     link.boxes_mut().note_introduced(now, legs.b.addr);
                 }
             }

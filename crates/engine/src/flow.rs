@@ -98,7 +98,7 @@ impl Flow {
     #[must_use]
     pub fn new(now: Instant, legs: Pair<Leg>, agreed: Agreed, treatment: Treatment) -> Self {
         Self {
-            came_by: legs.a.via.iface,
+            came_by: legs.a.came_by,
             legs,
             agreed,
             treatment,

@@ -83,7 +83,7 @@ impl Hosts<'_> {
         let window = if flags.rst() { 0 } else { crate::window::field(src.window_bytes(), src.window_scale) };
         let timestamps = self.agreed.timestamps.then(|| src.timestamps_to(dst));
         let header = SegmentHeader { seq, ack, flags, window, timestamps, ..self.header(to) };
-        let size = cx.net.send(&Made::bare((src.via, dst.out), header));
+        let size = cx.net.send(&Made::bare((src.via(), dst.out), header));
         count_bare(cx, dst.out, size);
     }
 }
@@ -92,7 +92,7 @@ impl Hosts<'_> {
 /// if it was another one.
 pub fn look_up(cx: &mut Cx<'_>, legs: &mut Pair<Leg>, to: Side) -> Option<Way> {
     let (other, leg) = legs.both_mut(to.other());
-    let r = cx.net.route(other.via, other.addr, leg.addr)?;
+    let r = cx.net.route(other.via(), other.addr, leg.addr)?;
     let out = cx.links.way(r.iface);
     let before = core::mem::replace(&mut leg.out, out);
     leg.leave_over(cx.links.get(out), other.addr);

@@ -8,7 +8,7 @@ use farlink_wire::{Duration, Instant, SeqNum, TcpSegment, Timestamps};
 use crate::bookmark::{Bookmark, bookmarks};
 use crate::event::Ends;
 use crate::filled::Filled;
-use crate::net::{IfaceId, Via, Way};
+use crate::net::{IfaceId, Shown, Via, Way};
 use crate::oversizing::Oversizing;
 use crate::path_mtu::PathMtu;
 use crate::peer::{Message, Peer, WINDOW_UNIT};
@@ -54,8 +54,10 @@ pub struct Leg {
     pub addr: IpAddr,
     /// The host's port.
     pub port: u16,
-    /// How its packets come in.
-    pub via: Via,
+    /// The interface by which its packets come in.
+    pub came_by: IfaceId,
+    /// What the kernel has shown of the newest of them, where it has shown anything.
+    shown: Option<Box<Shown>>,
     /// Which way packets to it leave.
     pub out: Way,
     /// How large packets towards it may be.
@@ -148,6 +150,11 @@ impl Pair<Leg> {
 // In the stream that is sent to it.
 bookmarks!(Leg { oversizing, told_edge, soft_edge });
 
+/// On most ways the kernel shows nothing.
+fn boxed(shown: Shown) -> Option<Box<Shown>> {
+    (shown != Shown::default()).then(|| Box::new(shown))
+}
+
 impl Leg {
     /// A leg as a host's SYN or SYN-ACK shows it.
     #[must_use]
@@ -156,7 +163,8 @@ impl Leg {
         Self {
             addr: s.ip.src,
             port: s.src_port,
-            via,
+            came_by: via.iface,
+            shown: boxed(via.shown),
             out: Way::Ordinary(via.iface),
             path_mtu: PathMtu::default(),
             mss: s.options.mss.unwrap_or(default_mss),
@@ -396,8 +404,18 @@ impl Leg {
     /// Its packets come in so from here on. Returns whether the kernel sends them another way than
     /// before.
     pub fn comes(&mut self, via: Via) -> bool {
-        let before = core::mem::replace(&mut self.via, via);
-        before.shown.out != via.shown.out
+        self.came_by = via.iface;
+        let before = self.shown.as_deref().copied().unwrap_or_default();
+        if before != via.shown {
+            self.shown = boxed(via.shown);
+        }
+        before.out != via.shown.out
+    }
+
+    /// How its packets come in.
+    #[must_use]
+    pub fn via(&self) -> Via {
+        Via { iface: self.came_by, shown: self.shown.as_deref().copied().unwrap_or_default() }
     }
 
     /// A leg of which only a record is left.
@@ -406,7 +424,8 @@ impl Leg {
         Self {
             addr,
             port,
-            via: Via::from(via),
+            came_by: via,
+            shown: None,
             out: Way::Ordinary(via),
             path_mtu: PathMtu::default(),
             mss: 536,

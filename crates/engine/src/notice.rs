@@ -161,7 +161,7 @@ impl Split<'_> {
         if !held.end.after(held.start) {
             return Pulled::default();
         }
-        let made = Made::bare((src.via, dst.out), header);
+        let made = Made::bare((src.via(), dst.out), header);
         let size = cx.net.send(&made);
         let out = dst.out;
         count_sent(cx, out, &mut self.relays.get_mut(to.other()).tx, None, size);

@@ -318,7 +318,7 @@ impl Split<'_> {
         let xcp = explicit.and_then(|p| stamp(cx, (dst, &mut outbound.tx), of, (p, mss), &supply));
         let (xcp, shim) = word.place(xcp);
         let header = SegmentHeader { xcp, ..header };
-        let (via, out, payload) = (src.via, dst.out, &slices);
+        let (via, out, payload) = (src.via(), dst.out, &slices);
         let made = Made { via, out, header, payload, segment_bytes: mss, fragments, shim };
         let size = cx.net.send(&made);
         if size.is_nothing() {
@@ -365,7 +365,7 @@ impl Split<'_> {
         let told_delay = self.ack_policy(cx, to).longest();
         // One report of the link is enough for all its flows, and what is held above a gap goes
         // before it for a while, unless it has just been told several times.
-        let over = cx.links.at(dst.via.iface).filter(|_| pure && dst.peer.speaks(Capability::Reports));
+        let over = cx.links.at(dst.came_by).filter(|_| pure && dst.peer.speaks(Capability::Reports));
         let acks = if over.is_some_and(|l| l.is_rate_declared()) { ACKS_BEFORE } else { ACKS_BEFORE_SOUGHT };
         let may_wait = inbound.rx.acks_since_report() >= acks;
         let every = if inbound.buffer.has_early() && !may_wait { told_delay * 2 } else { told_delay / 2 };
@@ -430,7 +430,7 @@ impl Split<'_> {
         }
         let shims = message.and_then(|m| m.shims);
         if message.is_some_and(|m| m.arrived.is_some())
-            && let Some(link) = cx.links.at_mut(dst.via.iface)
+            && let Some(link) = cx.links.at_mut(dst.came_by)
         {
             link.note_reported(cx.now, rx.note_reported(link.newest_arrival()));
         }

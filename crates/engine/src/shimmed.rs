@@ -98,7 +98,7 @@ impl Split<'_> {
             ..*header
         };
         let shim = Some(Shim::default());
-        let made = Made { shim, ..Made::bare((src.via, leg.out), header) };
+        let made = Made { shim, ..Made::bare((src.via(), leg.out), header) };
         let size = cx.net.send(&made);
         let out = leg.out;
         count_sent(cx, out, &mut self.relays.get_mut(to.other()).tx, None, size);
@@ -130,13 +130,13 @@ impl Split<'_> {
     pub(crate) fn shims_to_tell(&self, cx: &Cx<'_>, to: Side) -> Option<u16> {
         let leg = self.legs.get(to);
         let hello = leg.peer.hello().filter(|hello| hello.can(Capability::Shim) && hello.reads_frames())?;
-        cx.links.at(leg.via.iface)?.shims()?.to_tell(cx.now, hello.identity)
+        cx.links.at(leg.came_by)?.shims()?.to_tell(cx.now, hello.identity)
     }
 
     /// It has been told.
     pub(crate) fn note_shims_told(&self, cx: &mut Cx<'_>, to: Side, heard: u16) {
         let leg = self.legs.get(to);
-        let shims = cx.links.at_mut(leg.via.iface).and_then(|link| link.shims_mut());
+        let shims = cx.links.at_mut(leg.came_by).and_then(|link| link.shims_mut());
         if let Some((hello, shims)) = leg.peer.hello().zip(shims) {
             shims.note_told(cx.now, hello.identity, heard);
         }

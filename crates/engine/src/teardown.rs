@@ -173,7 +173,7 @@ impl Split<'_> {
     fn count_syn(&mut self, cx: &Cx<'_>, from: Side, isn: SeqNum) -> u8 {
         let r = &mut *self.relays;
         let old = r.new_syn.filter(|n| n.from == from && n.isn == isn);
-        let is_elsewhere = self.came_by != self.legs.get(from).via.iface;
+        let is_elsewhere = self.came_by != self.legs.get(from).came_by;
         if is_elsewhere || old.is_some_and(|n| cx.now.since(n.at) < SYN_SPACING) {
             return 0;
         }

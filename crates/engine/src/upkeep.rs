@@ -492,8 +492,8 @@ impl Split<'_> {
         let (a, b) = (&self.legs.a, &self.legs.b);
         let reach = self.reach_bytes() + u64::from(RECORD_STALE_BYTES);
         Record {
-            iface_a: a.via.iface,
-            iface_b: b.via.iface,
+            iface_a: a.came_by,
+            iface_b: b.came_by,
             a: (a.addr, a.port),
             b: (b.addr, b.port),
             acked_by_a: self.relays.b.tx.snd_una(),

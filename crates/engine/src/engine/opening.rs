@@ -151,14 +151,14 @@ impl Engine {
     ) -> bool {
         let Some(h) = self.syns.get_mut(&key) else { return false };
         let Some(upstream) = h.a.peer.hello() else { return false };
-        let Some(link) = self.links.at_mut(h.a.via.iface) else { return false };
+        let Some(link) = self.links.at_mut(h.a.came_by) else { return false };
         let wanted = link.tells(now, h);
         if wanted == Goes::Plain {
             h.told.note(link.note_opening_sent(now, s.ip.total_len), s, wanted);
             return false;
         }
         let crossing = link.boxes().crossing(now, Carrier::Answer, h.a.addr);
-        let (rule, towards, may_be_two) = (h.rule, h.a.via.iface, h.answered_once && crossing.is_clear());
+        let (rule, towards, may_be_two) = (h.rule, h.a.came_by, h.answered_once && crossing.is_clear());
         // One that said nothing of itself is told nothing of us.
         let opening = upstream.reads_frames().then(|| {
             let out = net.route(via, s.ip.src, s.ip.dst).map_or(IfaceId::OTHER, |r| r.iface);
@@ -191,7 +191,7 @@ impl Engine {
         if h.a.peer == Peer::None {
             return;
         }
-        let Some(link) = self.links.at_mut(h.a.via.iface) else {
+        let Some(link) = self.links.at_mut(h.a.came_by) else {
             h.a.peer = Peer::None;
             return;
         };
@@ -227,7 +227,7 @@ impl Engine {
 
     /// The answer says a larger MSS than the server's, where the rule wants that (experiment B2).
     fn raise_mss(&mut self, key: &Key, s: &TcpSegment, packet: &mut PacketBuf) {
-        let Some((via, rule)) = self.syns.get_mut(key).map(|h| (h.a.via.iface, h.rule)) else { return };
+        let Some((via, rule)) = self.syns.get_mut(key).map(|h| (h.a.came_by, h.rule)) else { return };
         let Some(rule) = self.config.rules.get(rule) else { return };
         let is_wanted = self.config.pinned != Pinned::Never && rule.action == crate::config::Action::Split;
         let mss = rule.raise_mss.filter(|_| is_wanted && self.is_link(via));
