@@ -261,7 +261,6 @@ mod tests {
     fn an_idle_connection_takes_little() {
         let entry = size_of::<Option<Entry>>();
         let bytes = entry + BUCKETS_MAX * (size_of::<Found>() + 1);
-        // Of these 64 are the ways and marks that the kernel has shown of both hosts.
         assert!(bytes <= 540, "{bytes} bytes, {entry} of them in the table");
     }
 }
