@@ -60,7 +60,8 @@ pub(crate) struct Port {
     /// The rank that the programs at its interface know: they hear of another one some time after
     /// it was chosen. Where a packet goes follows what they do with it.
     pub(super) rank_in_force: Arc<AtomicU16>,
-    /// The programs are to let its packets go; so much was ordered of the workshop with that.
+    /// Its packets are to be let go: so much was ordered of the workshop with that, where programs
+    /// take them; else the change of the guard that says it.
     pub(super) let_go: Option<u64>,
 }
 

@@ -273,7 +273,8 @@ impl Driver {
             self.unbind(n, Why::Replaced);
         }
         if let Some(port) = self.net.ports.get_mut(n) {
-            (port.moved_to, port.let_go) = (None, None);
+            port.moved_to = None;
+            self.ports_changed |= port.let_go.take().is_some();
         }
         self.fit_devices(n);
         self.note_room(&link.name, true);
@@ -439,7 +440,9 @@ impl Driver {
             guard.set_ways(self.net.ways(), self.maker.takes_everything());
         }
         let told = (self.diverted(), self.whole());
-        if self.retiring.iter().all(|one| one.change <= self.change) && told == self.told {
+        let retiring = self.retiring.iter().map(|one| one.change);
+        let let_go = self.net.ports.iter().filter_map(|p| p.let_go.filter(|_| self.bump.is_none()));
+        if told == self.told && retiring.chain(let_go).all(|change| change <= self.change) {
             return;
         }
         self.told.clone_from(&told);
@@ -462,7 +465,7 @@ impl Driver {
     /// What is diverted where.
     pub(super) fn diverted(&self) -> Vec<Diverted> {
         let mut all: Vec<Diverted> = Vec::new();
-        let there = self.net.ports.iter().filter(|p| p.index.is_some());
+        let there = self.net.ports.iter().filter(|p| !self.lets_go(p) && p.index.is_some());
         for port in there.chain(self.net.ports.iter().filter(|p| p.index.is_none())) {
             // One that is away may have a name that another one has now.
             if all.iter().any(|one| one.interface == port.called) || !is_plain(&port.called) {
@@ -479,7 +482,7 @@ impl Driver {
 
     /// Names of the interfaces of which everything is diverted that leaves by them.
     pub(super) fn whole(&self) -> Vec<String> {
-        let whole = self.net.ports.iter().filter(|p| self.maker.takes_all_of(p));
+        let whole = self.net.ports.iter().filter(|p| !self.lets_go(p) && self.maker.takes_all_of(p));
         whole.map(|p| p.called.clone()).filter(|name| is_plain(name)).collect()
     }
 
@@ -502,7 +505,7 @@ impl Driver {
             }
         }
         self.follow_ports();
-        let applied = if self.guard.is_some() { self.pulse.diverted.get() } else { u64::MAX };
+        let applied = self.applied();
         let is_gone = |one: &Retiring| one.change <= applied && self.maker.has_done(one.ordered);
         let (gone, waits): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.retiring).into_iter().partition(is_gone);
@@ -522,16 +525,38 @@ impl Driver {
         }
     }
 
-    /// Whether the programs at an interface take nothing of it any more. They are asked for that.
-    /// Until then what they take leaves by it as before.
+    /// No rule is to divert what comes by it any more.
+    fn lets_go(&self, port: &Port) -> bool {
+        port.let_go.is_some() && self.bump.is_none()
+    }
+
+    /// The last change of what is diverted that is in force.
+    fn applied(&self) -> u64 {
+        if self.guard.is_some() { self.pulse.diverted.get() } else { u64::MAX }
+    }
+
+    /// Whether nothing is taken any more of what comes by an interface: no program there does it,
+    /// and no rule leads here. That is asked for. Until then what is taken leaves as before, and no
+    /// connection is split: half of it would pass by.
     fn has_let_go(&mut self, n: usize) -> bool {
+        let (applied, bump) = (self.applied(), self.bump.is_some());
         let Some(port) = self.net.ports.get_mut(n) else { return true };
-        let Some(index) = port.index.filter(|_| self.bump.is_some()) else { return true };
-        let ordered = *port.let_go.get_or_insert_with(|| {
-            self.maker.detach(index);
-            self.maker.ordered()
-        });
-        self.maker.has_done(ordered)
+        let Some(index) = port.index else { return true };
+        match port.let_go {
+            Some(ordered) if bump => self.maker.has_done(ordered),
+            Some(change) => change <= applied,
+            None if bump => {
+                self.maker.detach(index);
+                port.let_go = Some(self.maker.ordered());
+                false
+            }
+            None => {
+                // The change that is about to be told comes next.
+                port.let_go = Some(self.change + 1);
+                self.ports_changed = true;
+                false
+            }
+        }
     }
 
     /// A port goes, with its devices.
