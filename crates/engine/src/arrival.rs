@@ -127,7 +127,7 @@ impl Split<'_> {
                     self.hear(cx, from, s, &kind);
                 }
                 if exact {
-                    self.see_direct(from.other());
+                    self.see_direct(cx, from.other());
                 }
                 self.ask_about_beyond(cx, from);
                 Judged::Passed
@@ -165,7 +165,7 @@ impl Split<'_> {
             // What it echoes the other host has sent, though it may have gone round us; our next
             // segments are no older.
             if self.legs.get_mut(from.other()).hear_of(t.ecr) {
-                self.see_direct(from.other());
+                self.see_direct(cx, from.other());
             }
         }
         let option = self.option_of_gateway(cx, s);
@@ -487,10 +487,8 @@ impl Split<'_> {
             self.pass_keepalive(cx, from);
             return true;
         }
-        let far = self.legs.get(from.other());
-        let patience = if matches!(far.out, Way::Link(_)) { UNHEARD_ON_LINK } else { UNHEARD };
-        let silent = (relay.is_stalled() && cx.now.since(far.heard_at()) >= patience)
-            || (relay.has_timed_out() && far.is_direct());
+        let is_direct = relay.has_timed_out() && self.legs.get(from.other()).is_direct();
+        let silent = is_direct || self.is_unheard(cx, from.other());
         let passes = silent && s.seq.after_eq(nxt) && len > 0 && !self.waits_for_link(cx.links, from.other());
         if passes {
             // No more early acknowledgements: the packet reaches the host, and the answer its
@@ -498,6 +496,13 @@ impl Split<'_> {
             self.note_passed(cx, from, s);
         }
         passes
+    }
+
+    /// Nothing is heard of this host for so long that it may be answering round us.
+    pub(crate) fn is_unheard(&self, cx: &Cx<'_>, host: Side) -> bool {
+        let leg = self.legs.get(host);
+        let patience = if matches!(leg.out, Way::Link(_)) { UNHEARD_ON_LINK } else { UNHEARD };
+        self.relays.get(host.other()).is_stalled() && cx.now.since(leg.heard_at()) >= patience
     }
 
     /// Bytes at the beginning of a segment that a source which sends too fast is to send again: the
@@ -593,11 +598,11 @@ impl Split<'_> {
 
     /// Packets of this host are seen to reach the other one round us. Where we wait for its word,
     /// none will come.
-    fn see_direct(&mut self, host: Side) {
+    fn see_direct(&mut self, cx: &Cx<'_>, host: Side) {
         let from = host.other();
         let waits = self.relays.get(from).has_timed_out();
         if self.legs.get_mut(host).see_direct() && waits {
-            self.pass_round(from);
+            self.pass_round(cx, from);
         }
     }
 

@@ -242,7 +242,7 @@ impl Split<'_> {
                 if !self.legs.get(side.other()).is_direct() && !self.is_doubted(cx.links, side.other()) {
                     self.suspect_black_hole(cx.now, side.other());
                 }
-                self.pass_round(side);
+                self.pass_round(cx, side);
                 self.ask_for_echo(cx.now, side);
                 self.doubt_shim(cx, side.other());
                 self.doubt_oversize(cx, side.other());
@@ -337,14 +337,17 @@ impl Split<'_> {
     }
 
     /// The destination of what `from` has sent answers round us, as its other host shows: what is
-    /// held is passed over blindly.
-    pub(crate) fn pass_round(&mut self, from: Side) {
-        let direct = self.legs.get(from.other()).is_direct();
-        if direct {
-            let relay = self.relays.get_mut(from);
-            let supply = relay.supply();
-            relay.tx.pass_blindly(&supply);
+    /// held is passed over blindly. Where that one drops the answers, since they acknowledge less
+    /// than was acknowledged here, it shows nothing: then silence has to do.
+    pub(crate) fn pass_round(&mut self, cx: &Cx<'_>, from: Side) {
+        let far = self.legs.get(from.other());
+        let is_guess = !far.is_direct();
+        if is_guess && (matches!(far.out, Way::Link(_)) || !self.is_unheard(cx, from.other())) {
+            return;
         }
+        let relay = self.relays.get_mut(from);
+        let supply = relay.supply();
+        relay.tx.pass_blindly(&supply, is_guess);
     }
 
     /// Nothing is heard of what `from` has sent, and of `from` itself neither: it may wait for room

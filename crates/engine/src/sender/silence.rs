@@ -99,12 +99,18 @@ impl Silence {
 
 /// So often all that is held is passed over to a receiver that answers round us.
 const BLIND_PASSES_MAX: u8 = 6;
+/// The same where nothing shows that it does: it may be gone.
+const GUESSED_PASSES_MAX: u8 = 2;
+/// Such a pass takes this part of what the leg carried.
+const GUESSED_PART: u64 = 8;
 /// A receiver that takes what comes, and answers round us.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Blind {
     /// A pass is under way.
     pub on: bool,
     passes: u8,
+    /// Nothing shows that the receiver answers round us.
+    is_guess: bool,
     /// What the leg carried before it fell silent, bit/s.
     rate_bps: Option<u64>,
 }
@@ -296,11 +302,14 @@ impl Sender {
 
     /// The receiver is there, and its acknowledgements go round us: no word of it will ever make
     /// room, and nobody else has what is held here. What has not been sent goes out, paced; at the
-    /// next timeouts all of it, each time more slowly.
-    pub fn pass_blindly(&mut self, supply: &Supply) {
-        if self.blind.passes >= BLIND_PASSES_MAX || self.silence.timeouts == 0 {
+    /// next timeouts all of it, each time more slowly. `is_guess`: it is silent, and nothing shows
+    /// more than that.
+    pub fn pass_blindly(&mut self, supply: &Supply, is_guess: bool) {
+        let most = if is_guess { GUESSED_PASSES_MAX } else { BLIND_PASSES_MAX };
+        if self.blind.passes >= most || self.silence.timeouts == 0 {
             return;
         }
+        self.blind.is_guess = is_guess;
         self.blind.passes += 1;
         self.blind.on = true;
         self.peer.stop_waiting();
@@ -329,7 +338,7 @@ impl Sender {
     /// of our own is the clock.
     pub(super) fn blind_rate(&self) -> Option<u64> {
         let clocked = self.cc().kind().is_clocked_by_queue();
-        let slower = u64::from(self.blind.passes.max(1));
+        let slower = u64::from(self.blind.passes.max(1)) * if self.blind.is_guess { GUESSED_PART } else { 1 };
         self.blind.rate_bps.filter(|_| !clocked).map(|rate| (rate / slower).max(1))
     }
 

@@ -31,6 +31,20 @@ fn what_is_held_follows_at_the_first_timeout_and_what_comes_goes_on() {
     assert!(t.take(Host::A).is_empty(), "not acknowledged here");
 }
 
+/// What b acknowledges is less than what has been acknowledged here: a drops it, with its timestamp
+/// (Linux `tcp_ack`), and shows nothing of it.
+#[test]
+fn what_is_held_follows_late_where_the_source_shows_nothing() {
+    let mut t = left();
+    let mut b = Receiver::new(1449);
+    for second in 1..12 {
+        t.play("~1000\n drop a");
+        b.put(&t.take(Host::B));
+        t.play(&format!("a > . 43440 ack 1 <ts {} 5100>", 1200 + 1000 * second));
+    }
+    assert_eq!(b.acked, 43_441, "all that is held");
+}
+
 #[test]
 fn a_source_without_room_is_asked_what_it_has_heard() {
     let mut t = left();

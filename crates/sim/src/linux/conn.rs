@@ -326,6 +326,7 @@ impl Conn {
         if let Some(t) = s.options.timestamps.filter(|_| self.timestamps)
             && s.seq.before_eq(expected)
             && t.val.wrapping_sub(self.ts_recent) < u32::MAX / 2
+            && !self.is_overtaken(s)
         {
             self.ts_recent = t.val;
         }
@@ -367,6 +368,16 @@ impl Conn {
         } else {
             self.rx.ack_now = true;
         }
+    }
+
+    /// Linux `tcp_ack`: an acknowledgement of less than another one leaves the timestamp to be
+    /// echoed as it is, unless header prediction takes it (`tcp_rcv_established`): a bare one that
+    /// shows the window of before.
+    fn is_overtaken(&self, s: &TcpSegment) -> bool {
+        let una = self.isn + 1 + self.tx.una as u32;
+        let window = u64::from(s.window) << self.scales[0];
+        let predicted = s.seq_len() == 0 && s.options.sack.is_empty() && window == self.tx.window_bytes();
+        s.flags.ack() && s.ack.before(una) && !predicted
     }
 
     /// Runs timers that are due.

@@ -229,6 +229,11 @@ impl Sender {
         self.written + u64::from(self.closed)
     }
 
+    /// What the receiver has shown it has room for.
+    pub fn window_bytes(&self) -> u64 {
+        self.edge.saturating_sub(self.una)
+    }
+
     /// Everything, the FIN included, was acknowledged.
     pub fn is_done(&self) -> bool {
         self.closed && self.una == self.end()
