@@ -3,9 +3,11 @@
 //!
 //! There the connection is to be no slower than its hosts would be alone, whichever of the two they
 //! use. CUBIC begins without BBR's pauses and keeps a link full whose rate moves. BBR goes on where
-//! packets are lost at random, or their delay jitters. Neither knows of the other one: each goes by
-//! the acknowledgements of all that is sent. What short queues lose by a window that left at once,
-//! at the beginning, is not counted as congestion by BBR.
+//! packets are lost at random, or their delay jitters. As long as less is under way than CUBIC
+//! would have, the larger pace of both counts, too: BBR drains what its startup has put into a
+//! queue, and CUBIC has halved its window for that already. Neither knows of the other one: each
+//! goes by the acknowledgements of all that is sent. What short queues lose by a window that left
+//! at once, at the beginning, is not counted as congestion by BBR.
 //!
 //! BBR version 3 gives way from 2 % of loss on, version 1, which hosts have, does not. A loss while
 //! nothing waits is not for want of room, so it is kept from BBR. One that comes while round trips
@@ -21,6 +23,8 @@ use crate::loss_based::LossBased;
 const QUEUE_PARTS: u32 = 8;
 /// And so does one that is longer by this.
 const QUEUE_MAX: Duration = Duration::from_millis(15);
+/// Hosts' clocks tell no less of what acknowledgements wait.
+const STAMP_STEP: Duration = Duration::from_millis(4);
 /// Round trips after a burst in which its losses are found.
 const BURST_ROUNDS: u32 = 2;
 /// A window of this size, at least, is paced in slow start, too.
@@ -39,9 +43,13 @@ pub(crate) struct CubicBbr {
     bbr: Bbr,
     /// The last round trip shows that packets wait somewhere.
     waits: bool,
+    /// Acknowledgements are known not to wait on their way back: round trips tell of the way ahead.
+    is_free_back: bool,
     /// In so many round trips there may still be lost what has left without a pace: a short queue
     /// overflows then at any rate.
     bursts: u32,
+    /// So much is under way, bytes.
+    in_flight: u64,
     /// There has been a timeout, and CUBIC's window has not been larger than an initial one since.
     timed_out: bool,
 }
@@ -50,7 +58,15 @@ impl CubicBbr {
     pub(crate) fn new(config: &Config) -> Self {
         let of = |kind| Config { kind, ..*config };
         let cubic = Some(LossBased::new(&of(Kind::Cubic)));
-        Self { cubic, bbr: Bbr::new(&of(Kind::Bbr)), waits: false, bursts: 0, timed_out: false }
+        Self {
+            cubic,
+            bbr: Bbr::new(&of(Kind::Bbr)),
+            waits: false,
+            is_free_back: false,
+            bursts: 0,
+            in_flight: 0,
+            timed_out: false,
+        }
     }
 
     /// Where something has been carried already, at this rate, bits per second: BBR goes on from
@@ -71,13 +87,14 @@ impl CubicBbr {
             cubic.begin_with(bbr.cwnd() / 2);
             cubic
         });
-        Self { cubic, bbr, waits: false, bursts: 0, timed_out: false }
+        Self { cubic, bbr, waits: false, is_free_back: false, bursts: 0, in_flight: 0, timed_out: false }
     }
 
     pub(crate) fn on_sent(&mut self, now: Instant, bytes: u64, in_flight: u64, app_limited: bool) {
         if let Some(cubic) = &mut self.cubic {
             cubic.on_sent(now, bytes, in_flight);
         }
+        self.in_flight = in_flight;
         self.bbr.on_sent(now, bytes, in_flight, app_limited);
     }
 
@@ -89,7 +106,9 @@ impl CubicBbr {
 
     pub(crate) fn on_ack(&mut self, ack: &Ack) {
         if let Some(rtt) = ack.rtt {
-            self.waits = rtt > ack.min_rtt + (ack.min_rtt / QUEUE_PARTS).min(QUEUE_MAX);
+            let more = (ack.min_rtt / QUEUE_PARTS).min(QUEUE_MAX);
+            self.waits = rtt > ack.min_rtt + more;
+            self.is_free_back = ack.waited_back.is_some_and(|waited| waited <= more && more >= STAMP_STEP);
         }
         if self.is_unpaced() {
             self.bursts = BURST_ROUNDS;
@@ -103,6 +122,7 @@ impl CubicBbr {
             cubic.on_ack(&Ack { app_limited: ack.app_limited || unused, ..*ack });
             self.timed_out &= is_initial(cubic);
         }
+        self.in_flight = ack.in_flight_bytes;
         // BBR alone would have no more under way. It waits for that where it probes for the RTT.
         let in_flight_bytes = ack.in_flight_bytes.min(self.bbr.cwnd());
         self.bbr.on_ack(&Ack { in_flight_bytes, ..*ack });
@@ -121,7 +141,10 @@ impl CubicBbr {
 
     pub(crate) fn on_congestion(&mut self, now: Instant, why: Congestion, in_flight: u64) {
         if let Some(cubic) = &mut self.cubic {
-            cubic.on_congestion(in_flight);
+            match self.waits && self.is_free_back {
+                true => cubic.on_overflow(in_flight),
+                false => cubic.on_congestion(in_flight),
+            }
         }
         self.bbr.on_congestion(now, why, in_flight);
     }
@@ -191,11 +214,14 @@ impl CubicBbr {
     }
 
     /// CUBIC goes by acknowledgements at the beginning of slow start, as hosts do. Later a window
-    /// at once would only overflow short queues.
+    /// at once would only overflow short queues. Where acknowledgements wait on their way back,
+    /// those of a burst come late, and BBR's pace is the better one.
     pub(crate) fn pacing_rate_bps(&self, srtt: Duration) -> Option<u64> {
         let bbr = self.bbr.pacing_rate_bps();
         match &self.cubic {
-            Some(cubic) if !self.relies_on_pacing() => {
+            Some(cubic)
+                if !self.relies_on_pacing() || (self.is_free_back && self.in_flight < cubic.cwnd()) =>
+            {
                 let times = if cubic.in_slow_start() { START_TIMES } else { 1 };
                 let cubic = cubic.pacing_rate_bps(srtt).map(|rate| rate.saturating_mul(times));
                 cubic.max(bbr).filter(|_| !self.is_unpaced())
@@ -238,6 +264,59 @@ fn is_initial(cubic: &LossBased) -> bool {
 mod tests {
     use super::*;
     use crate::api::Sample;
+
+    /// An acknowledgement after a round trip of 500 ms and what packets wait. Its sender has so
+    /// much under way.
+    fn ack(at_ms: u64, waits_ms: u64, waited_back: Duration, in_flight: u64) -> Ack {
+        Ack {
+            now: Instant::from_millis(at_ms),
+            acked_bytes: 20_000,
+            rtt: Some(Duration::from_millis(500 + waits_ms)),
+            srtt: Duration::from_millis(500 + waits_ms),
+            min_rtt: Duration::from_millis(500),
+            in_flight_bytes: in_flight,
+            prior_in_flight_bytes: in_flight + 20_000,
+            sample: Sample { rate_bps: Some(8_000_000), ..Sample::default() },
+            app_limited: false,
+            in_recovery: false,
+            round_start: true,
+            waited_back: Some(waited_back),
+        }
+    }
+
+    /// Slow start has put 500 ms of 8 Mbit/s into a queue, and overruns it. 300 kB are under way.
+    fn overrun(waited_back: Duration) -> CubicBbr {
+        let mut c = CubicBbr::new(&Config { mss: 1_000, ..Config::default() });
+        for n in 0..60 {
+            c.on_ack(&ack(600 + n * 20, 500, waited_back, 1_000_000));
+        }
+        c.on_congestion(Instant::from_millis(2_000), Congestion::Loss, 1_000_000);
+        c.on_sent(Instant::from_millis(2_000), 1_000, 300_000, false);
+        c
+    }
+
+    #[test]
+    fn slow_start_that_overruns_a_queue_keeps_half() {
+        assert_eq!(overrun(Duration::ZERO).cubic_cwnd(), 500_000);
+        // Who waits on the way back has more under way than the path ahead holds.
+        assert!(overrun(Duration::from_millis(400)).cubic_cwnd() > 600_000);
+    }
+
+    #[test]
+    fn what_cubic_would_have_under_way_leaves_at_its_pace() {
+        let rtt = Duration::from_millis(500);
+        let config = Config { mss: 1_000, ..Config::default() };
+        let mut c = CubicBbr::resume(&config, Instant::from_millis(1), (8_000_000, rtt), true);
+        let window = c.cubic_cwnd();
+        c.on_ack(&ack(20, 0, Duration::ZERO, window - 1_000));
+        let (of_cubic, of_bbr) = (c.cubic.as_ref().unwrap().pacing_rate_bps(rtt), c.bbr.pacing_rate_bps());
+        assert!(c.relies_on_pacing() && of_bbr < of_cubic);
+        assert_eq!(c.pacing_rate_bps(rtt), of_cubic);
+        c.on_sent(Instant::from_millis(21), 1_000, c.cubic_cwnd(), false);
+        assert_eq!(c.pacing_rate_bps(rtt), of_bbr, "the rest leaves at BBR's");
+        c.on_ack(&ack(40, 0, Duration::from_millis(400), window - 1_000));
+        assert_eq!(c.pacing_rate_bps(rtt), c.bbr.pacing_rate_bps(), "and all where the way back is full");
+    }
 
     #[test]
     fn what_a_pace_holds_back_does_not_fill_the_window() {

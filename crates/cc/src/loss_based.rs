@@ -273,6 +273,17 @@ impl LossBased {
         self.cwnd = self.ssthresh;
     }
 
+    /// Congestion, and packets wait. Slow start, which doubles what is under way in a round trip,
+    /// has overrun a queue then: half of it is what the path holds (RFC 5681, 3.1).
+    pub(crate) fn on_overflow(&mut self, in_flight: u64) {
+        let starts = self.in_slow_start() && self.phase != Phase::Recovery;
+        self.on_congestion(in_flight);
+        if starts {
+            self.ssthresh = self.ssthresh.min((in_flight / 2).max(2 * self.mss));
+            self.cwnd = self.ssthresh;
+        }
+    }
+
     pub(crate) fn on_rto(&mut self, in_flight: u64) {
         match self.phase {
             Phase::Open => {
