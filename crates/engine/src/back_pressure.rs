@@ -7,7 +7,7 @@ use crate::config::{Config, FlowControl};
 use crate::cx::Cx;
 use crate::hosts::Hosts;
 use crate::leg::Leg;
-use crate::link::{Asking, Link, Links};
+use crate::link::{Asking, Link, Links, Stage};
 use crate::regulator::{Look, SPARE_SEGMENTS};
 use crate::relay::Relay;
 use crate::room;
@@ -250,7 +250,12 @@ impl Split<'_> {
             false => self.hosts().acks_wait(cx.links, from.other()) * 2,
         };
         let beside = source + acks;
-        let by_rate = cx.links.drainable(out, relay.has_begun().then_some(held), more, beside);
+        let stage = match relay.has_begun() {
+            true if relay.tx.delivered_bytes() == 0 => Stage::Begins(held),
+            true => Stage::Goes(held),
+            false => Stage::Silent,
+        };
+        let by_rate = cx.links.drainable(out, stage, more, beside);
         let by_window = || {
             let part = UNKNOWN_BYTES / cx.links.sharers_with(out, more);
             let windows = relay.tx.cc().cwnd_bytes().saturating_mul(UNKNOWN_WINDOWS);
@@ -351,7 +356,7 @@ impl Hosts<'_> {
         let limit = self.relay_limit(cx.config, cx.links, Side::B);
         let equal = match cx.config.flow_control {
             FlowControl::Fixed => {
-                let drains = cx.links.drainable(self.legs.b.out, None, cx.half_open, Duration::ZERO);
+                let drains = cx.links.drainable(self.legs.b.out, Stage::Silent, cx.half_open, Duration::ZERO);
                 Some(self.start_bytes(cx, limit).min(drains.unwrap_or(u32::MAX)))
             }
             FlowControl::Automatic => cx.links.equal_share(self.legs.b.out, cx.half_open),

@@ -63,6 +63,7 @@ pub use state::{Evidence, State, Witness};
 pub use way_back::RateIn;
 
 use budget::Budget;
+pub(crate) use budget::Stage;
 use copies::CopyBudget;
 use far_end::FarEnd;
 use losses::Losses;

@@ -42,6 +42,20 @@ const DRAINS_PRODUCTS: u64 = 4;
 /// And what a source sends at first (RFC 6928).
 const DRAINS_MIN_BYTES: u64 = 10 * SEGMENT_BYTES;
 
+/// Connections that are open and silent are expected to begin together for one or two of these.
+const SILENT_PERIOD: Duration = Duration::from_secs(10);
+
+/// How far the source of a relay is, and what the relay holds of it, bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stage {
+    /// Nothing has come.
+    Silent,
+    /// Nothing of what has come is acknowledged.
+    Begins(u32),
+    /// Something is.
+    Goes(u32),
+}
+
 /// What is booked for one link.
 #[derive(Debug)]
 pub struct Budget {
@@ -62,6 +76,9 @@ pub struct Budget {
     /// Connections that began in these two periods and have not sent anything yet.
     opened: [usize; 2],
     fresh_since: Instant,
+    /// The same of two longer periods.
+    silent: [usize; 2],
+    silent_since: Instant,
     /// Handshakes, over whichever link.
     arrivals: Arrivals,
 }
@@ -83,6 +100,8 @@ impl Budget {
             fresh: [0; 2],
             opened: [0; 2],
             fresh_since: Instant::ZERO,
+            silent: [0; 2],
+            silent_since: Instant::ZERO,
         };
         new.follow(rate_bps, rtt);
         new
@@ -163,15 +182,17 @@ impl Budget {
     /// A connection begins whose data will go into a link.
     pub fn open(&mut self, now: Instant) {
         self.age(now);
-        let [newest, _] = &mut self.opened;
-        *newest += 1;
+        for [newest, _] in [&mut self.opened, &mut self.silent] {
+            *newest += 1;
+        }
     }
 
     /// Its first data has come.
     pub fn began(&mut self) {
-        let [newest, older] = &mut self.opened;
-        let one = if *older > 0 { older } else { newest };
-        *one = one.saturating_sub(1);
+        for [newest, older] in [&mut self.opened, &mut self.silent] {
+            let one = if *older > 0 { older } else { newest };
+            *one = one.saturating_sub(1);
+        }
     }
 
     /// A source was promised room for `bytes` more on its way into a link.
@@ -240,6 +261,14 @@ impl Budget {
         u64::try_from(self.relays + self.opened.iter().sum::<usize>()).unwrap_or(u64::MAX)
     }
 
+    /// The same with all that are open for longer and still silent: as a rule they begin together.
+    /// Who takes much before the others then waits, and its program with it, for as long as that
+    /// takes beside them.
+    fn sharers_or_silent(&self) -> u64 {
+        let silent = self.silent.iter().sum::<usize>().max(self.opened.iter().sum());
+        u64::try_from(self.relays + silent).unwrap_or(u64::MAX).max(1)
+    }
+
     /// The same with so many more that are about to begin; at least one.
     #[must_use]
     pub fn sharers_with(&self, more: usize) -> u64 {
@@ -266,11 +295,10 @@ impl Budget {
     }
 
     /// Bytes that a relay into this link may hold so that all is gone soon when the gateway is
-    /// stopped; `None` where the rate is not known. It holds `held_bytes` now (`None`: its source
-    /// has not begun), and `more` others are about to begin. What is on its way goes on for so long
-    /// `beside` the link's round trip.
+    /// stopped; `None` where the rate is not known. `more` others are about to begin. What is on
+    /// its way goes on for so long `beside` the link's round trip.
     #[must_use]
-    pub fn drainable(&self, held_bytes: Option<u32>, more: usize, beside: Duration) -> Option<u32> {
+    pub fn drainable(&self, stage: Stage, more: usize, beside: Duration) -> Option<u32> {
         let rate_bps = self.rate_bps?;
         let carries = |time: Duration| {
             u64::try_from(u128::from(rate_bps) * time.as_micros() / 8_000_000).unwrap_or(u64::MAX)
@@ -279,10 +307,14 @@ impl Budget {
         let full = product.saturating_mul(DRAINS_PRODUCTS).saturating_add(carries(beside));
         let all = full.max(carries(DRAINS_WITHIN)).max(DRAINS_MIN_BYTES);
         let equal = all / self.sharers_with(more) + SEGMENT_BYTES / 2;
-        let share = match held_bytes {
+        let share = match stage {
             // It gets its part at once; those that hold more have to wait.
-            None => equal,
-            Some(held_bytes) => self.part_of((all, equal), held_bytes, more),
+            Stage::Silent => equal,
+            Stage::Begins(held_bytes) => {
+                let beside_silent = (all / self.sharers_or_silent()).max(product / 2);
+                self.part_of((all, equal), held_bytes, more).min(beside_silent)
+            }
+            Stage::Goes(held_bytes) => self.part_of((all, equal), held_bytes, more),
         };
         // However short the round trip is: acknowledgements wait elsewhere than before a link, too.
         let alone = full.max(all / 2);
@@ -313,6 +345,13 @@ impl Budget {
             self.fresh = [0, if old { 0 } else { newest }];
             self.opened = [0, if old { 0 } else { opened }];
             self.fresh_since = now;
+        }
+        let silent_for = now.since(self.silent_since);
+        if silent_for >= SILENT_PERIOD.max(self.period) {
+            let [newest, _] = self.silent;
+            let old = silent_for >= SILENT_PERIOD.max(self.period) * 2;
+            self.silent = [0, if old { 0 } else { newest }];
+            self.silent_since = now;
         }
     }
 }

@@ -4,7 +4,7 @@
 use farlink_wire::{Duration, Instant};
 
 use super::Links;
-use super::budget::Budget;
+use super::budget::{Budget, Stage};
 use crate::net::Way;
 
 /// What a relay is booked with.
@@ -174,14 +174,8 @@ impl Links {
 
     /// [`Budget::drainable`] of the link that this way leads into.
     #[must_use]
-    pub(crate) fn drainable(
-        &self,
-        way: Way,
-        held_bytes: Option<u32>,
-        more: usize,
-        beside: Duration,
-    ) -> Option<u32> {
-        self.budget(way)?.drainable(held_bytes, more, beside)
+    pub(crate) fn drainable(&self, way: Way, stage: Stage, more: usize, beside: Duration) -> Option<u32> {
+        self.budget(way)?.drainable(stage, more, beside)
     }
 
     /// [`Budget::is_worth_a_pause`] of the link that this way leads into.
@@ -256,9 +250,9 @@ mod tests {
             let mut held = vec![0; n];
             for _ in 0..200 {
                 for h in &mut held {
-                    let begun = (*h > 0).then_some(*h);
-                    let may = b.drainable(OUT, begun, 0, Duration::ZERO).unwrap().max(*h);
-                    if begun.is_none() {
+                    let stage = if *h > 0 { Stage::Goes(*h) } else { Stage::Silent };
+                    let may = b.drainable(OUT, stage, 0, Duration::ZERO).unwrap().max(*h);
+                    if stage == Stage::Silent {
                         b.began(OUT);
                     }
                     book(b, entry(*h), entry(may));
@@ -273,10 +267,29 @@ mod tests {
         let many = fills(&mut b, 200);
         let sum: u32 = many.iter().sum();
         assert!((3 * product..5 * product).contains(&sum), "{sum}");
-        let beside = b.drainable(OUT, None, 0, Duration::from_secs(5)).unwrap();
-        assert!(beside > b.drainable(OUT, None, 0, Duration::ZERO).unwrap());
+        let beside = b.drainable(OUT, Stage::Silent, 0, Duration::from_secs(5)).unwrap();
+        assert!(beside > b.drainable(OUT, Stage::Silent, 0, Duration::ZERO).unwrap());
         let unknown = books_of(config::Link::default());
-        assert_eq!(unknown.drainable(OUT, None, 0, Duration::ZERO), None);
+        assert_eq!(unknown.drainable(OUT, Stage::Silent, 0, Duration::ZERO), None);
+    }
+
+    /// Ten connections were opened one after the other, and then wrote at once: the first handed
+    /// over 1.6 MB, and could write nothing for half a minute.
+    #[test]
+    fn the_first_of_many_that_were_silent_takes_no_more_than_fills_half_the_round_trip() {
+        let (mut b, product) = (books(), 500_000);
+        let mut may_begin_with = |silent: u64, after_s: u64| {
+            let at = |s| Instant::ZERO + Duration::from_secs(s);
+            (0..=silent).for_each(|n| b.open(at(100 + n), OUT));
+            b.promise(at(100 + silent + after_s), OUT, 0);
+            b.began(OUT);
+            let may = b.drainable(OUT, Stage::Begins(14_480), 0, Duration::ZERO).unwrap();
+            (0..silent).for_each(|_| b.began(OUT));
+            may
+        };
+        assert!(may_begin_with(0, 0) > 3 * product);
+        assert!((product / 5..=product / 2).contains(&may_begin_with(9, 1)));
+        assert!(may_begin_with(9, 30) > 3 * product, "they stay silent");
     }
 
     #[test]
