@@ -58,15 +58,12 @@ impl CubicBbr {
     pub(crate) fn new(config: &Config) -> Self {
         let of = |kind| Config { kind, ..*config };
         let cubic = Some(LossBased::new(&of(Kind::Cubic)));
-        Self {
-            cubic,
-            bbr: Bbr::new(&of(Kind::Bbr)),
-            waits: false,
-            is_free_back: false,
-            bursts: 0,
-            in_flight: 0,
-            timed_out: false,
-        }
+        Self::begin(cubic, Bbr::new(&of(Kind::Bbr)))
+    }
+
+    /// Both, before anything has been sent or heard.
+    fn begin(cubic: Option<LossBased>, bbr: Bbr) -> Self {
+        Self { cubic, bbr, waits: false, is_free_back: false, bursts: 0, in_flight: 0, timed_out: false }
     }
 
     /// Where something has been carried already, at this rate, bits per second: BBR goes on from
@@ -87,7 +84,7 @@ impl CubicBbr {
             cubic.begin_with(bbr.cwnd() / 2);
             cubic
         });
-        Self { cubic, bbr, waits: false, is_free_back: false, bursts: 0, in_flight: 0, timed_out: false }
+        Self::begin(cubic, bbr)
     }
 
     pub(crate) fn on_sent(&mut self, now: Instant, bytes: u64, in_flight: u64, app_limited: bool) {

@@ -441,7 +441,7 @@ impl Driver {
         }
         let told = (self.diverted(), self.whole());
         let retiring = self.retiring.iter().map(|one| one.change);
-        let let_go = self.net.ports.iter().filter_map(|p| p.let_go.filter(|_| self.bump.is_none()));
+        let let_go = self.net.ports.iter().filter(|p| self.lets_go(p)).filter_map(|p| p.let_go);
         if told == self.told && retiring.chain(let_go).all(|change| change <= self.change) {
             return;
         }
@@ -542,21 +542,16 @@ impl Driver {
         let (applied, bump) = (self.applied(), self.bump.is_some());
         let Some(port) = self.net.ports.get_mut(n) else { return true };
         let Some(index) = port.index else { return true };
-        match port.let_go {
-            Some(ordered) if bump => self.maker.has_done(ordered),
-            Some(change) => change <= applied,
-            None if bump => {
+        let let_go = *port.let_go.get_or_insert_with(|| {
+            if bump {
                 self.maker.detach(index);
-                port.let_go = Some(self.maker.ordered());
-                false
+                return self.maker.ordered();
             }
-            None => {
-                // The change that is about to be told comes next.
-                port.let_go = Some(self.change + 1);
-                self.ports_changed = true;
-                false
-            }
-        }
+            // The change that is about to be told comes next.
+            self.ports_changed = true;
+            self.change + 1
+        });
+        if bump { self.maker.has_done(let_go) } else { let_go <= applied }
     }
 
     /// A port goes, with its devices.
