@@ -121,6 +121,18 @@ impl Scoreboard {
     pub fn first(&self) -> Option<&Sent> {
         self.records.front()
     }
+    /// When so much of what is oldest had left that more than `bytes` were under way.
+    #[must_use]
+    pub fn exceeded_at(&self, bytes: u32) -> Option<Instant> {
+        let (mut sum, mut latest) = (0, Instant::ZERO);
+        let mut under_way = self.records.iter().filter(|r| !r.sacked && !r.lost);
+        let last = under_way.find(|r| {
+            sum += r.end.since(r.seq);
+            latest = r.sent_at.max(latest);
+            sum > bytes
+        });
+        last.map(|_| latest)
+    }
     /// Bytes of the segment that the oldest transmission left in, with others if they were sent
     /// again together.
     #[must_use]

@@ -49,11 +49,13 @@ impl Lateness {
 }
 
 impl Sender {
-    /// When the oldest segment left, if its receiver acknowledges it at once.
+    /// When the segment left that draws the answer to the oldest one at once: more than one full
+    /// segment is under way with it. One alone may be acknowledged late.
     fn to_be_answered(&self) -> Option<Instant> {
-        let oldest = self.flight.board().first().filter(|r| !r.sacked)?;
-        let at_once = self.flight.board().pipe() > u64::from(self.mss());
-        (at_once && self.silence.timeouts == 0).then_some(oldest.sent_at)
+        let board = self.flight.board();
+        let is_next = board.first().is_some_and(|r| !r.sacked);
+        let at_once = is_next && board.pipe() > u64::from(self.mss()) && self.silence.timeouts == 0;
+        if at_once { board.exceeded_at(self.mss()) } else { None }
     }
 
     /// When it is answered if nothing disturbs, and whatever was heard before is no answer to it.
@@ -107,7 +109,27 @@ impl Sender {
 
 #[cfg(test)]
 mod tests {
+    use farlink_cc::{Config, Controller};
+
+    use super::super::{Plan, Purpose, RtoBounds};
     use super::*;
+
+    /// One segment alone may wait for a delayed acknowledgement: what leaves behind it draws the
+    /// answer.
+    #[test]
+    fn an_answer_is_due_from_when_the_second_segment_left() {
+        let (at, ms) = (Instant::from_millis, Duration::from_millis);
+        let bounds = RtoBounds { min: ms(200), max: ms(60_000) };
+        let mut s = Sender::new(at(0), SeqNum(0), Controller::new(&Config::default()), 1000, false, bounds);
+        let mut send = |now, seq, len| {
+            let plan = Plan { seq: SeqNum(seq), len, fin: false, purpose: Purpose::New, mtu_probe: false };
+            s.on_sent(now, &plan);
+            s.answer_due(at(0), ms(3), Some(ms(1)), false)
+        };
+        assert_eq!(send(at(10), 0, 1000), None);
+        assert_eq!(send(at(50), 1000, 200), Some(at(50) + ms(2) + FIRST_LATE_MIN + ms(3)));
+        assert_eq!(send(at(60), 1200, 1000), Some(at(50) + ms(2) + FIRST_LATE_MIN + ms(3)));
+    }
 
     #[test]
     fn what_was_late_once_may_be_late_again_and_is_forgotten() {

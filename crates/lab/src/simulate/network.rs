@@ -51,7 +51,9 @@ const QUESTION_BYTES_MAX: u64 = 64;
 /// After an outage the first byte is looked for so often at first, and later at each thousandth of
 /// the time that has passed.
 const WATCH_EVERY: Duration = Duration::from_micros(100);
-/// When one of two hosts has been reset, and the link is there, the other one is so soon.
+/// When one of two hosts has been reset, and the link is there, the other one is so within this,
+/// and within as long again as the gateway's next life has asked already: it asks at intervals that
+/// double.
 const TOLD_WITHIN: Duration = Duration::from_secs(2);
 /// Quiet time after the last transfer, for what is still under way.
 const SETTLE: Duration = Duration::from_millis(1);
@@ -351,7 +353,9 @@ impl Network {
         if self.play.outcomes.borrow().iter().any(|o| o.was_reset != [false; 2]) {
             // The other host is told when the link is there.
             let back = outages.last().map_or(Instant::ZERO, |last| at(last.until));
-            self.world.run_until(self.world.now().max(back) + TOLD_WITHIN);
+            let asks_since = outages.last().and_then(|last| last.kill).map(|kill| at(kill.restart_at));
+            let asked = asks_since.map_or(Duration::ZERO, |since| back.since(since));
+            self.world.run_until(self.world.now().max(back) + TOLD_WITHIN + asked);
         }
         Ok(progress)
     }
