@@ -232,7 +232,8 @@ pub fn remove_farlink_option(p: &mut PacketBuf, s: &TcpSegment) {
     finish_resize(p, s, new_total, kept.len(), old);
 }
 
-/// Takes the payload out of a packet that need not carry it: what its sender will repeat.
+/// Takes the payload out of a packet that need not carry it: what its sender will repeat. A FIN
+/// goes with it, for it stands behind the payload.
 pub fn cut_payload(p: &mut PacketBuf, s: &TcpSegment) {
     let at = s.tcp_offset();
     let (total, header_len) = (s.payload_offset, p.offload.header_len);
@@ -240,7 +241,9 @@ pub fn cut_payload(p: &mut PacketBuf, s: &TcpSegment) {
     if payload.is_empty() || !can_write_total_len(p.bytes(), total) {
         return;
     }
-    let old = checksum::add(tcp_header_sum(p.bytes(), at), checksum::sum(payload));
+    let of_payload = checksum::sum(payload);
+    set_flags(p, s, s.flags.without(Flags::FIN));
+    let old = checksum::add(tcp_header_sum(p.bytes(), at), of_payload);
     let options_len = s.tcp_header_len().saturating_sub(TCP_HEADER_BYTES);
     finish_resize(p, s, total, options_len, old);
     p.truncate(total);

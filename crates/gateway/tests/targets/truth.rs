@@ -371,9 +371,10 @@ fn is_forwarded(bytes: &[u8], s: &TcpSegment) -> bool {
     s.flags.syn() || bytes.get(options..options + 3) == Some(&[1, 1, 1])
 }
 
-/// What makes two SYNs the same: the options and AE may be edited.
+/// What makes two SYNs the same: the options and AE may be edited, and one that waits for a link
+/// loses its payload and the FIN behind that.
 fn syn_key(s: &TcpSegment) -> (u32, u16) {
-    (s.seq.0, s.flags.0 & (Flags::SYN | Flags::ACK | Flags::FIN | Flags::RST).0)
+    (s.seq.0, s.flags.0 & (Flags::SYN | Flags::ACK | Flags::RST).0)
 }
 
 /// TCP behind XCP's own header, with right checksums.

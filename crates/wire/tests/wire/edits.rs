@@ -273,10 +273,15 @@ fn hops_to_live() {
 fn a_payload_is_cut_off() {
     for (v6, len) in [(false, 1_000), (false, 1_001), (true, 1_000), (true, 1_001)] {
         let payload: Vec<u8> = (0..len).map(|n| (n * n / 7) as u8).collect();
-        for partial in [false, true] {
+        for (partial, fin) in [(false, false), (true, false), (false, true), (true, true)] {
             let whole = packet(v6, &[2, 4, 5, 0xb4, 1, 3, 3, 7], &payload);
             let bare = packet(v6, &[2, 4, 5, 0xb4, 1, 3, 3, 7], &[]);
             let mut p = buf(&whole);
+            if fin {
+                // It stands behind the payload.
+                let s = tcp(p.bytes());
+                edit::set_flags(&mut p, &s, s.flags.with(Flags::FIN));
+            }
             let s = tcp(p.bytes());
             if partial {
                 let (at, len) = (s.tcp_offset(), (p.len() - s.tcp_offset()) as u32);
