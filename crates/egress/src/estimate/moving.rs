@@ -108,9 +108,7 @@ impl RateEstimate {
     pub(super) fn carried_of_late(&self, sample: &Sample) -> Option<(u64, bool)> {
         let mut was_full = true;
         let (mut bits, mut time) = (0_u128, Duration::ZERO);
-        // Hosts acknowledge now sooner and now later.
-        let rounds = if self.hosts.tell { self.round() } else { self.round() / 2 };
-        let least = rounds.max(Spread::rate_time(sample.spread, self.round()));
+        let least = (self.round() / 2).max(Spread::rate_time(sample.spread, self.round()));
         for (_, s) in self.recent.iter().rev().filter(|(_, s)| s.by == sample.by) {
             bits += u128::from(s.surely_bps) * s.took.as_nanos();
             time += s.took;
