@@ -124,6 +124,9 @@ impl Scoreboard {
     /// When so much of what is oldest had left that more than `bytes` were under way.
     #[must_use]
     pub fn exceeded_at(&self, bytes: u32) -> Option<Instant> {
+        if self.pipe() <= u64::from(bytes) {
+            return None;
+        }
         let (mut sum, mut latest) = (0, Instant::ZERO);
         let mut under_way = self.records.iter().filter(|r| !r.sacked && !r.lost);
         let last = under_way.find(|r| {

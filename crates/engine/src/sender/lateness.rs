@@ -53,9 +53,8 @@ impl Sender {
     /// segment is under way with it. One alone may be acknowledged late.
     fn to_be_answered(&self) -> Option<Instant> {
         let board = self.flight.board();
-        let is_next = board.first().is_some_and(|r| !r.sacked);
-        let at_once = is_next && board.pipe() > u64::from(self.mss()) && self.silence.timeouts == 0;
-        if at_once { board.exceeded_at(self.mss()) } else { None }
+        board.first().filter(|r| !r.sacked && self.silence.timeouts == 0)?;
+        board.exceeded_at(self.mss())
     }
 
     /// When it is answered if nothing disturbs, and whatever was heard before is no answer to it.

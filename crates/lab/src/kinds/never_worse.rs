@@ -253,8 +253,8 @@ impl Bench<'_> {
             let said = String::from_utf8_lossy(&status.stderr).into_owned();
             // By the time that it asks again the frozen one has been killed.
             let words = ["does not answer", "before it answered", "was killed because it hung"];
-            let is_told = !status.status.success() && words.iter().any(|word| said.contains(word));
-            measured.expect(is_told, || format!("`farlink status` of a frozen gateway said: {said}"));
+            let says_why = !status.status.success() && words.iter().any(|word| said.contains(word));
+            measured.expect(says_why, || format!("`farlink status` of a frozen gateway said: {said}"));
         }
         let check = self.ask(lab, &["check", "--seconds", "1"])?;
         let said = String::from_utf8_lossy(&check.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
