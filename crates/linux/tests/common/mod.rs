@@ -168,18 +168,23 @@ pub fn pattern(i: usize) -> u8 {
 /// Fetches `bytes` of a known pattern from a server and checks each of them.
 pub fn transfer(path: &Path, address: &str, bytes: usize) {
     use std::io::{Read, Write};
-    use std::net::{TcpListener, TcpStream};
+    use std::net::{Shutdown, TcpListener, TcpStream};
+    const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
     let listener = path.server.0.run(|| Ok(TcpListener::bind((ip(address), 0)).unwrap())).unwrap();
     let to = listener.local_addr().unwrap();
     let server = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         let data: Vec<u8> = (0..bytes).map(pattern).collect();
         stream.write_all(&data).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        assert_eq!(stream.read_to_end(&mut Vec::new()).unwrap(), 0);
     });
     let mut stream = path.client.0.run(|| Ok(TcpStream::connect(to).unwrap())).unwrap();
-    stream.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut got = Vec::new();
     stream.read_to_end(&mut got).unwrap();
+    drop(stream);
     server.join().unwrap();
     assert_eq!(got.len(), bytes);
     assert!(got.iter().enumerate().all(|(i, b)| *b == pattern(i)), "bytes differ");
